@@ -247,7 +247,7 @@ class Reader:
         return got
 
     def mapping(self, name: str, read: "Callable[[Reader, str], T]") -> dict[str, T]:
-        """Take an object with free member names of 1 to 300 printable characters, each read alike."""
+        """Take an object with free names (1 to 300 printable characters), each read alike."""
         inner = self.inner(name)
         names = inner.names()
         if any(not 1 <= len(key) <= 300 or not key.isprintable() for key in names):
