@@ -147,6 +147,11 @@ class FileObjects:
             raise ObjectRefusedError(
                 f"`{uri!r}` is not spelt canonically, expected {path.as_uri()!r}"
             )
+        if path.name.startswith(TEMPORARY_PREFIX):
+            raise ObjectRefusedError(
+                f"`{uri!r}` has the name of a temporary file; choose one that does not start with"
+                f" `{TEMPORARY_PREFIX}`"
+            )
         try:
             resolved = path.parent.resolve() / path.name
         except (OSError, RuntimeError) as error:

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import secrets
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -42,7 +43,7 @@ class World:
 def world(request, tmp_path) -> World:
     if request.param == "s3":
         account = request.getfixturevalue("s3_account")
-        return World(S3Objects(account), f"s3://{make_bucket(account)}")
+        return World(S3Objects(account), f"s3://ready/{secrets.token_hex(8)}")
     files = FileObjects([tmp_path])
     objects = RoutedObjects({"file": files}) if request.param == "routed" else files
     return World(objects, tmp_path.as_uri())
@@ -266,6 +267,7 @@ class TestFiles:
 class _Lying(BaseHTTPRequestHandler):
     """An S3 server with chosen faults, in memory."""
 
+    protocol_version = "HTTP/1.1"
     store: dict[str, bytes]
     refuses_trailers = False
     stores_other_bytes = False
