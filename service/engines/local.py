@@ -4,8 +4,7 @@ One folder per run, `<root>/<run id>/`: what was asked (`spec.json`, `permit.jwt
 `output.txt`), what the supervisor writes (`supervisor` lists it) and `scratch/`, where the trainer
 works. A reference is `local:<run id>`.
 
-The trainer gets a minimal environment: nothing of the service's own but the names in `INHERITED`,
-a home folder of its own (so no credentials file of this user is found), no model hub.
+The trainer gets a minimal environment (`process.environment`) plus what the request names.
 
 Python is started with `-I`, which ignores `PYTHONPATH`, the working directory and the user's site:
 a file planted in a run's folder is never imported. `-I -m trainer` would find an installed wheel
@@ -15,11 +14,10 @@ one whose contract the service was started with, from a wheel and from a source 
 """
 
 import importlib.util
-import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,15 +32,6 @@ from service.engines.protocol import (
     UnknownRunError,
 )
 
-INHERITED = (
-    "CUDA_VISIBLE_DEVICES",
-    "LANG",
-    "LD_LIBRARY_PATH",
-    "NVIDIA_VISIBLE_DEVICES",
-    "PATH",
-    "SSL_CERT_FILE",
-    "TZ",
-)
 GRACE_S = 120.0
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _BOOTSTRAP = (
@@ -156,7 +145,11 @@ class LocalEngine:
                 folder,
                 self._command(self._paths(folder, request)),
                 directory=folder / "scratch",
-                environment=self._environment(folder, request.environment),
+                environment={
+                    **process.environment(folder / "scratch", self._threads),
+                    **request.environment,
+                    "PLACET_RUN_ID": request.run_id,
+                },
                 python=self._python,
             )
         except (OSError, ProcessError) as error:
@@ -244,22 +237,6 @@ class LocalEngine:
             issuer_key=folder / "issuer.pem",
             scratch=folder / "scratch",
         )
-
-    def _environment(self, folder: Path, extra: Mapping[str, str]) -> dict[str, str]:
-        scratch = folder / "scratch"
-        return {
-            **{name: os.environ[name] for name in INHERITED if name in os.environ},
-            "DO_NOT_TRACK": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "HF_HUB_OFFLINE": "1",
-            "HOME": str(scratch),
-            "OMP_NUM_THREADS": str(self._threads),
-            "PYTHONUNBUFFERED": "1",
-            "TMPDIR": str(scratch / "tmp"),
-            "TRANSFORMERS_OFFLINE": "1",
-            **extra,
-            "PLACET_RUN_ID": folder.name,
-        }
 
 
 def _observation(status: Status) -> Observation:

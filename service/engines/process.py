@@ -29,6 +29,17 @@ MAX_READ_BYTES = 1 << 20
 TEMPORARY_PREFIX = ".new-"
 
 
+INHERITED = (
+    "CUDA_VISIBLE_DEVICES",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "NVIDIA_VISIBLE_DEVICES",
+    "PATH",
+    "SSL_CERT_FILE",
+    "TZ",
+)
+
+
 class ProcessError(Exception):
     """Raised when a folder or a process of this machine cannot be handled; try again."""
 
@@ -106,6 +117,24 @@ def create(folder: Path, files: Mapping[str, bytes]) -> bool:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return True
+
+
+def environment(scratch: Path, threads: int) -> dict[str, str]:
+    """Return the variables a child gets: none of the service's own but those in `INHERITED`.
+
+    Its home is `scratch`, so that no credentials file of this user is found; model hubs are off.
+    """
+    return {
+        **{name: os.environ[name] for name in INHERITED if name in os.environ},
+        "DO_NOT_TRACK": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_OFFLINE": "1",
+        "HOME": str(scratch),
+        "OMP_NUM_THREADS": str(threads),
+        "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(scratch / "tmp"),
+        "TRANSFORMERS_OFFLINE": "1",
+    }
 
 
 def launch(

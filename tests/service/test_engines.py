@@ -121,7 +121,7 @@ class LocalWorld:
 
     def kill_all(self) -> None:
         for folder in process.folders(self.root):
-            process.stop(folder, now=0.0, grace_s=0.0)
+            process.stop(folder, now=1e12, grace_s=0.0)
 
 
 class FakeWorld:
