@@ -1,0 +1,302 @@
+"""Verify an export offline: the procedure, step by step.
+
+Trust comes from the verifier keys that the auditor gives, and from the checkpoint that they
+remember. A key named like the checkpoint's origin, of type Ed25519 or ML-DSA-44, is the *log's*; a
+cosignature key (0x04, 0x06) of another name is a *witness's*. The log's own ML-DSA line never
+counts as a witness. Keys inside the export are hints.
+
+(1)  Open the file: one form of zip, known names, limits, manifest, set of members and tiles.   L0
+(2)  Hash each member and compare with the manifest.                                            L2
+(3)  Read the entries once: compare each leaf hash with the tiles, each tile with the level
+     above, the root with the checkpoint, and entries.ndjson with the entries.                  L1
+(4)  Check the form of each entry on the way.                                                   L0
+(5)  Check the story that the entries tell.                                                     L6
+(6)  Check the log's signatures on the checkpoint and on the manifest.                          L2
+(7)  Check that the remembered checkpoint is the beginning of this tree.                        L3
+(8)  Check the cosignature of every witness whose key was given.                                L4
+(9)  Time is not checked: no timestamp format is defined yet, times in entries are claims.      L5
+(10) List the documents that entries refer to and that are not enclosed; the manifest must say
+     the same.                                                                                  L7
+(11) Replay is not checked here: it needs the policies room.                                    L8
+
+Cost: about one SHA-256 of the file, one hash per entry and node, one JSON parse per entry; memory
+grows with the number of things that entries name, not with their bytes.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from audit.bundle import ENVELOPE, Bundle, entry_line, open_bundle, references
+from audit.dsse import DsseError, open_envelope
+from audit.event import EventError, from_bytes
+from audit.invariants import Invariants
+from audit.keys import (
+    ED25519,
+    ED25519_COSIGNATURE,
+    MLDSA44,
+    NoteError,
+    VerifyKey,
+)
+from audit.manifest import MANIFEST_TYPE, BundleError, object_name
+from audit.merkle import Frontier, MerkleError, check_consistency, leaf_hash, pair_up
+from audit.note import Checkpoint, open_note, split_note
+from audit.report import Exit, Level, Report, failed, malformed, not_checked, passed
+from audit.tiles import TILE_WIDTH, TileError, TileReader, tile_path
+
+_UNKNOWN = "what an earlier level found leaves nothing to check"
+
+
+def verify(path: Path, vkeys: Sequence[str], *, remembered: Checkpoint | None = None) -> Report:
+    """Verify the export at `path` and report on every level.
+
+    Args:
+        path: the export.
+        vkeys: verifier keys that the auditor trusts: the log's and any witnesses'.
+        remembered: the checkpoint of an earlier verification of the same log.
+
+    Raises:
+        NoteError: a key in `vkeys` is malformed. OSError: the file cannot be read.
+    """
+    keys = [VerifyKey.parse(vkey) for vkey in vkeys]
+    try:
+        with open_bundle(path) as bundle:  # (1)
+            return examine(bundle, keys, remembered=remembered)
+    except BundleError as cause:
+        return malformed(str(cause))
+
+
+def examine(
+    bundle: Bundle, keys: Sequence[VerifyKey], *, remembered: Checkpoint | None = None
+) -> Report:
+    """Verify an open export, steps (2) to (11); a replay may then read on in the same file.
+
+    Raises:
+        BundleError: a member turned out malformed.
+    """
+    checkpoint = bundle.checkpoint
+    changed = _changed_member(bundle)  # (2)
+    reading = _Reading(Invariants(checkpoint.origin))
+    _read_entries(bundle, reading)  # (3) (4) (5)
+    levels = (
+        _format_level(reading),
+        _integrity_level(reading, checkpoint),
+        _signature_level(bundle, keys, changed),  # (6)
+        _consistency_level(bundle, reading, remembered),  # (7)
+        _witness_level(bundle, keys),  # (8)
+        not_checked("L5", "no trusted timestamp: times in entries are claims"),  # (9)
+        _invariant_level(reading),
+        _document_level(bundle, reading),  # (10)
+        not_checked("L8", "needs the policies: run `placet verify --replay`"),  # (11)
+    )
+    return Report(
+        levels,
+        checkpoint.origin,
+        checkpoint.size,
+        checkpoint.root,
+        tuple(reading.invariants.violations),
+        tuple(sorted(reading.absent)),
+        bundle.hinted_keys(),
+    )
+
+
+@dataclass
+class _Reading:
+    """What one pass over the entries found."""
+
+    invariants: Invariants
+    integrity_fault: str | None = None
+    entry_fault: str | None = None
+    absent: set[str] = field(default_factory=set)
+
+
+class _Broken(Exception):  # noqa: N818 — it carries a finding, not an error of ours
+    """Entries and tiles do not lead to one root."""
+
+
+class _TileCheck:
+    """Compares computed hashes with the published tiles, level by level."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
+        self._rows: list[list[bytes]] = []
+        self._done: list[int] = []
+        self.frontier = Frontier()
+
+    def add(self, leaves: list[bytes]) -> None:
+        """Take the next 256 leaf hashes, or the last ones."""
+        if len(leaves) < TILE_WIDTH:
+            self._add(0, leaves)
+            self.frontier.extend(leaves)
+            return
+        row = leaves
+        for _ in range(8):
+            row = pair_up(row)
+        self._add(0, leaves)
+        self.frontier.append_subtree(8, row[0])
+
+    def finish(self) -> None:
+        """Compare the partial tiles on the right edge."""
+        for level, row in enumerate(self._rows):
+            if row:
+                self._compare(level, row)
+
+    def _add(self, level: int, hashes: list[bytes]) -> None:
+        if level == len(self._rows):
+            self._rows.append([])
+            self._done.append(0)
+        row = self._rows[level]
+        row += hashes
+        if len(row) < TILE_WIDTH:
+            return
+        self._compare(level, row)
+        self._rows[level] = []
+        self._done[level] += 1
+        for _ in range(8):
+            row = pair_up(row)
+        self._add(level + 1, row)
+
+    def _compare(self, level: int, row: list[bytes]) -> None:
+        path = tile_path(level, self._done[level], len(row))
+        if self._bundle.read(path) != b"".join(row):
+            raise _Broken(f"{path} does not hold the hashes of what lies below it")
+
+
+def _changed_member(bundle: Bundle) -> str | None:
+    for name, (listed, _) in bundle.manifest.members.items():
+        sha256 = hashlib.sha256()
+        for chunk in bundle.chunks(name):
+            sha256.update(chunk)
+        if listed != f"sha256:{sha256.hexdigest()}":
+            return name
+    return None
+
+
+def _read_entries(bundle: Bundle, reading: _Reading) -> None:
+    tiles, lines = _TileCheck(bundle), hashlib.sha256()
+    present = {name for name in bundle.names if name.startswith("objects/")}
+    try:
+        for first, entries in bundle.entry_groups():
+            leaves = [leaf_hash(entry) for entry in entries]
+            tiles.add(leaves)  # (3)
+            for index, (entry, leaf) in enumerate(zip(entries, leaves, strict=True), first):
+                lines.update(entry_line(index, entry, leaf))
+                _read_entry(index, entry, reading)
+                reading.absent.update(
+                    reference
+                    for reference in references(entry)
+                    if object_name(reference) not in present
+                )
+        _check_end(bundle, tiles, lines.hexdigest())
+    except _Broken as cause:
+        reading.integrity_fault = str(cause)
+
+
+def _check_end(bundle: Bundle, tiles: _TileCheck, lines_digest: str) -> None:
+    tiles.finish()
+    if tiles.frontier.root() != bundle.checkpoint.root:
+        raise _Broken("the entries lead to another root than the checkpoint's")
+    if bundle.manifest.members["entries.ndjson"][0] != f"sha256:{lines_digest}":
+        raise _Broken("entries.ndjson does not say what the entries say")
+
+
+def _read_entry(index: int, entry: bytes, reading: _Reading) -> None:
+    if reading.entry_fault is not None:
+        return
+    try:
+        event = from_bytes(entry)  # (4)
+    except EventError as cause:
+        reading.entry_fault = f"entry {index}: {cause}"
+    else:
+        reading.invariants.read(index, event)  # (5)
+
+
+def _format_level(reading: _Reading) -> Level:
+    if reading.entry_fault is not None:
+        return failed("L0", reading.entry_fault, Exit.MALFORMED)
+    return passed("L0", "file, manifest and entries are well formed")
+
+
+def _integrity_level(reading: _Reading, checkpoint: Checkpoint) -> Level:
+    if reading.integrity_fault is not None:
+        return failed("L1", reading.integrity_fault)
+    return passed("L1", f"{checkpoint.size} entries and their tiles lead to the root")
+
+
+def _signature_level(bundle: Bundle, keys: Iterable[VerifyKey], changed: str | None) -> Level:
+    if changed is not None:
+        return failed("L2", f"member {changed} is not the one that the manifest lists")
+    given = tuple(keys)
+    if not given:
+        return not_checked("L2", "no verifier key was given", Exit.UNTRUSTED)
+    origin = bundle.checkpoint.origin
+    log_keys = [key for key in given if key.name == origin and key.kind in (ED25519, MLDSA44)]
+    signed = {(line.name, line.key_id) for line in split_note(bundle.checkpoint_note)[1]}
+    if not any((key.name, key.id) in signed for key in log_keys):
+        return failed("L2", f"no given key of the log {origin!a} signed this", Exit.UNTRUSTED)
+    try:
+        opened = open_note(bundle.checkpoint_note, log_keys)
+        payload, _ = open_envelope(bundle.read(ENVELOPE), MANIFEST_TYPE, log_keys)
+    except (NoteError, DsseError) as cause:
+        return failed("L2", str(cause))
+    if payload != bundle.manifest_bytes:
+        return failed("L2", "the signed manifest is not manifest.json")
+    names = ", ".join(f"type 0x{line.key.kind:02x}" for line in opened.verified)
+    return passed("L2", f"signed by {origin} ({names}); all members are the listed ones")
+
+
+def _consistency_level(bundle: Bundle, reading: _Reading, remembered: Checkpoint | None) -> Level:
+    now = bundle.checkpoint
+    if remembered is None:
+        return not_checked("L3", "no checkpoint is remembered: this is a first use")
+    if reading.integrity_fault is not None:
+        return not_checked("L3", _UNKNOWN)
+    if remembered.origin != now.origin:
+        return failed("L3", f"the remembered log is another one: {remembered.origin!a}")
+    if remembered.size > now.size:
+        return failed("L3", f"shorter than the {remembered.size} entries that are remembered")
+    reader = TileReader(now.size, bundle.read)
+    try:
+        if remembered.size:  # a remembered empty log is the beginning of every log
+            proof = reader.prove_consistency(remembered.size)
+            check_consistency(remembered.size, now.size, proof, remembered.root, now.root)
+    except (MerkleError, TileError) as cause:
+        return failed("L3", f"the log was rewritten: {cause}")
+    return passed("L3", f"an extension of the {remembered.size} entries that are remembered")
+
+
+def _witness_level(bundle: Bundle, keys: Iterable[VerifyKey]) -> Level:
+    kinds = (ED25519_COSIGNATURE, MLDSA44)
+    origin = bundle.checkpoint.origin
+    witnesses = {key for key in keys if key.name != origin and key.kind in kinds}
+    if not witnesses:
+        return not_checked("L4", "no witness key was given")
+    try:
+        verified = open_note(bundle.checkpoint_note, witnesses).verified
+    except NoteError as cause:
+        return failed("L4", str(cause), Exit.UNTRUSTED)
+    absent = sorted(key.name for key in witnesses.difference(line.key for line in verified))
+    if absent:
+        return failed("L4", f"no cosignature of {', '.join(absent)}", Exit.UNTRUSTED)
+    return passed("L4", f"cosigned by all {len(witnesses)} witnesses given")
+
+
+def _invariant_level(reading: _Reading) -> Level:
+    count = reading.invariants.num_violations
+    if count:
+        return failed("L6", f"{count} violations")
+    if reading.entry_fault is not None or reading.integrity_fault is not None:
+        return not_checked("L6", _UNKNOWN)
+    return passed("L6", "the entries tell an allowed story")
+
+
+def _document_level(bundle: Bundle, reading: _Reading) -> Level:
+    if reading.integrity_fault is not None:
+        return not_checked("L7", _UNKNOWN)
+    if set(bundle.manifest.missing) != reading.absent:
+        return failed("L7", "the manifest does not name the documents that are missing")
+    if reading.absent:
+        detail = f"{len(reading.absent)} documents are not enclosed, as the manifest says"
+        return failed("L7", detail, Exit.INCOMPLETE)
+    return passed("L7", "every document that an entry refers to is enclosed")
