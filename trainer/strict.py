@@ -185,6 +185,13 @@ class Reader:
             self._refuse(name, "text without control characters", got)
         return got
 
+    def prose(self, name: str) -> str:
+        """Take text of any length that is not blank; line breaks are allowed."""
+        got = self._take(name)
+        if not isinstance(got, str) or not got.strip():
+            self._refuse(name, "text that is not blank", got)
+        return got
+
     def pattern(self, name: str, pattern: re.Pattern[str], what: str) -> str:
         """Take text that matches `pattern` as a whole; `what` names it in messages."""
         got = self._take(name)
