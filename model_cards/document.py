@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from audit.canonical import CanonicalError, canonical, is_digest, parse_canonical
+from audit.canonical import CanonicalError, Digest, canonical, digest, is_digest, parse_canonical
 from model_cards import values
 from model_cards.catalogue import Field, Provision, catalogue
 from model_cards.evidence import Claim, Evidence, EvidenceError, Missing, fault, item_from_json
@@ -79,6 +79,7 @@ class Document:
     """A model card or a transparency record, read."""
 
     name: str
+    digest: Digest
     law_checked_on: str
     rows: tuple[Row, ...]
     completeness: Completeness
@@ -134,7 +135,7 @@ def read(data: bytes) -> Document:
         raise DocumentError("a field appears twice: expected each once")
     if _completeness_json(counted) != raw["completeness"]:
         raise DocumentError("completeness does not match the fields: expected their own counts")
-    return Document(name, checked_on, rows, counted)
+    return Document(name, digest(data), checked_on, rows, counted)
 
 
 def completeness(document: bytes) -> Completeness:

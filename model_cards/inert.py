@@ -14,7 +14,7 @@ import re
 import unicodedata
 
 _HIDDEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Co", "Cn", "Cs"})
-_PUNCTUATION = re.compile(r"[\\`*_{}\[\]()|~$^!#]")
+_PUNCTUATION = re.compile(r"[\\`*_{}\[\]|~$^#]")
 _ENTITIES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("@", "&#64;"), ("://", "&#58;//"))
 
 

@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from model_cards import document
 from model_cards.catalogue import LANGUAGES
-from model_cards.document import DocumentError
+from model_cards.document import Document, DocumentError
 from model_cards.hub import front_matter
 from model_cards.inert import markdown
 from model_cards.language import AUTONYMS
@@ -38,10 +38,11 @@ def card_markdown(data: bytes, language: str = "en") -> str:
         DocumentError: `data` is not a model card.
         LanguageError: not one of our six languages.
     """
-    shown = view(_expect(data, "model-card"), language)
+    card = _expect(data, "model-card")
+    shown = view(card, language)
     texts = shown.words
     parts = [
-        front_matter(document.read(data)),
+        front_matter(card),
         f"# {markdown(shown.subject)}",
         f"**{texts['card']}** · {markdown(shown.summary)}",
         texts["how"],
@@ -80,11 +81,11 @@ def transparency_html(data: bytes, language: str = "en") -> str:
     return _html(view(_expect(data, "transparency"), language))
 
 
-def _expect(data: bytes, name: str) -> bytes:
-    found = document.read(data).name
-    if found != name:
-        raise DocumentError(f"expected a {name} document, got {found}")
-    return data
+def _expect(data: bytes, name: str) -> Document:
+    found = document.read(data)
+    if found.name != name:
+        raise DocumentError(f"expected a {name} document, got {found.name}")
+    return found
 
 
 def _html(shown: DocumentView) -> str:

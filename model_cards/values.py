@@ -105,7 +105,7 @@ def _is_text(value: object, most: int) -> bool:
 
 
 def _has_bytes(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _exists(text: str) -> bool:

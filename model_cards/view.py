@@ -5,10 +5,8 @@ Everything a person typed passes through `inert.visible` here; HTML and Markdown
 
 from dataclasses import dataclass
 
-from audit.canonical import digest
-from model_cards import document
 from model_cards.catalogue import Provision, catalogue
-from model_cards.document import Row
+from model_cards.document import Document, Row
 from model_cards.evidence import Claim, Declared, Measured, Missing, Source
 from model_cards.inert import visible, visible_lines
 from model_cards.language import words
@@ -62,10 +60,9 @@ class DocumentView:
     articles: tuple[ArticleView, ...]
 
 
-def view(data: bytes, language: str) -> DocumentView:
-    """Read a document's bytes and put them into words; raises as `document.read` and `words`."""
+def view(read: Document, language: str) -> DocumentView:
+    """Put a document into the words of one language; raises `LanguageError` as `words` does."""
     texts = words(language)
-    read = document.read(data)
     counted = read.completeness
     name = read.claim("model.name")
     numbers = {
@@ -81,7 +78,7 @@ def view(data: bytes, language: str) -> DocumentView:
         subject=visible(str(name.value)) if name else texts["unnamed"],
         summary=texts["summary"].format(**numbers),
         law_note=texts["law_note"].format(date=read.law_checked_on),
-        footer=texts["footer"].format(digest=digest(data)),
+        footer=texts["footer"].format(digest=read.digest),
         counts=(counted.measured, counted.declared, counted.missing),
         sections=_sections(read.rows, language),
         articles=tuple(
@@ -137,18 +134,24 @@ def _value(row: Row, texts: dict[str, str]) -> tuple[str, tuple[tuple[str, str],
         return ("list", found) if found else ("text", (("", texts["none"]),))
     if row.kind in ("digest", "code"):
         return "code", (("", str(value)),)
-    return "text", tuple(("", line) for line in _lines(value, row.item, texts))
+    return "text", tuple(("", line) for line in _lines(row.kind, value, row.item, texts))
 
 
-def _lines(value: str | int, item: Claim, texts: dict[str, str]) -> list[str]:
-    shown = f"{value:,}".replace(",", "\u202f") if isinstance(value, int) else value
-    lines = [shown] if isinstance(value, int) else visible_lines(value)
+def _lines(kind: str, value: str | int, item: Claim, texts: dict[str, str]) -> list[str]:
+    number = isinstance(value, int) or kind == "decimal"
+    lines = [_grouped(str(value))] if number else visible_lines(str(value))
     if item.unit is None:
         return lines
     pattern = texts.get(f"unit.{item.unit}")
     if pattern is None:
         return [f"{line} {visible(item.unit)}" for line in lines]
     return [pattern.format(value=line) for line in lines]
+
+
+def _grouped(number: str) -> str:
+    """Set a number of five digits or more in groups of three, as all six languages read it."""
+    whole, point, rest = number.partition(".")
+    return (f"{int(whole):,}".replace(",", "\u202f") if len(whole) > 4 else whole) + point + rest
 
 
 def _basis(item: Claim | Missing, language: str) -> tuple[str, ...]:
@@ -166,10 +169,11 @@ def _basis(item: Claim | Missing, language: str) -> tuple[str, ...]:
 
 def _source(source: Source, texts: dict[str, str]) -> tuple[str, ...]:
     if isinstance(source, Measured):
+        report = source.document and f"{source.document[:23]}…"
         found = [
             ("run", source.run),
             ("entry", source.entry),
-            ("document", source.document),
+            ("document", report),
             ("at", source.at),
         ]
         return tuple(texts[name].format(**{name: part}) for name, part in found if part is not None)
