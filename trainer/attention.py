@@ -6,6 +6,7 @@ known to transformers as `placet_documents`; the borders come as `cu_seq_lens_q`
 offsets, as FlashAttention names them). Without borders the whole sequence is one document.
 """
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ def register() -> None:
 
 
 def attend_documents(
-    module: torch.nn.Module,
+    _module: torch.nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -36,7 +37,7 @@ def attend_documents(
     """Attend within each document.
 
     Args:
-        module: The calling layer; says how many query heads share a key head.
+        _module: The calling layer, which transformers passes first.
         query: (batch, heads, seq, dim).
         key: (batch, key heads, seq, dim).
         value: (batch, key heads, seq, dim).
@@ -63,7 +64,7 @@ def attend_documents(
             scale=scaling,
             enable_gqa=grouped,
         )
-        for start, end in zip(bounds[:-1], bounds[1:], strict=True)
+        for start, end in pairwise(bounds)
     ]
     out = torch.cat(parts, dim=2) if len(parts) > 1 else parts[0]  # (batch, heads, seq, dim)
     return out.transpose(1, 2).contiguous(), None

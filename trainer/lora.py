@@ -21,11 +21,12 @@ class LoraProduct(torch.autograd.Function):
     """y = x Wᵀ + s (x Aᵀ) Bᵀ with x (tokens, in), W (out, in), A (rank, in), B (out, rank)."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
-        """Return y (tokens, out)."""
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        """Return y (tokens, out) for x, W, A, B and the scale s."""
+        x, w, a, b, scale = inputs
         a_low, b_low = a.to(x.dtype), b.to(x.dtype)
         inner = x @ a_low.t()  # (tokens, rank)
-        y = x @ w.t()  # (tokens, out)
+        y: Tensor = x @ w.t()  # (tokens, out)
         y.addmm_(inner, b_low.t(), alpha=scale)
         ctx.save_for_backward(x, w, a_low, b_low, inner)
         ctx.scale = scale
@@ -48,14 +49,14 @@ class LoraProduct(torch.autograd.Function):
 
 def _forward(self: Any, x: Tensor, *_: Any, **__: Any) -> Tensor:
     flat = x.reshape(-1, x.shape[-1])
-    y = LoraProduct.apply(
+    y: Tensor = LoraProduct.apply(  # type: ignore[no-untyped-call]  # torch leaves `apply` untyped
         flat,
         self.base_layer.weight,
         self.lora_A[ADAPTER].weight,
         self.lora_B[ADAPTER].weight,
         self.scaling[ADAPTER],
     )
-    return y.view(*x.shape[:-1], y.shape[-1])  # type: ignore[no-any-return]  # peft has no types
+    return y.view(*x.shape[:-1], y.shape[-1])
 
 
 def fuse(model: torch.nn.Module) -> int:

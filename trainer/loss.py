@@ -6,7 +6,6 @@ The sum is divided by the number of targets of the whole update, so the gradient
 how an update is cut into packs.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -83,8 +82,3 @@ def summed_loss(adapted: Adapted, batch: Batch) -> Tensor:
         targets = batch.targets[start : start + HEAD_ROWS]  # (rows)
         total = total + cross_entropy(logits.float(), targets, reduction="sum")
     return total
-
-
-def num_targets(packs: Sequence[Pack]) -> int:
-    """Count the targets of several packs."""
-    return sum(pack.num_targets for pack in packs)

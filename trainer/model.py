@@ -50,13 +50,11 @@ class Adapted:
     def num_multiplied(self) -> tuple[int, int]:
         """Count the base's multiplied parameters: (linear layers of the body, head)."""
         body = sum(
-            module.base_layer.weight.numel()
-            for module in self.body.modules()
-            if hasattr(module, "base_layer")
+            parameter.numel()
+            for name, parameter in self.body.named_parameters()
+            if name.endswith("base_layer.weight")
         )
-        weight = self.head.weight
-        assert isinstance(weight, Tensor)
-        return body, weight.numel()
+        return body, sum(parameter.numel() for parameter in self.head.parameters())
 
     def num_parameters(self) -> int:
         """Count all distinct parameters of the base."""

@@ -116,3 +116,13 @@ def packs_per_step(packs: Sequence[Pack], *, tokens_per_step: int) -> int:
     """Return how many packs come nearest to `tokens_per_step`, at least one."""
     total = sum(pack.num_tokens for pack in packs)
     return max(1, round(tokens_per_step * len(packs) / total))
+
+
+def num_tokens(packs: Sequence[Pack]) -> int:
+    """Count the tokens of several packs."""
+    return sum(pack.num_tokens for pack in packs)
+
+
+def num_targets(packs: Sequence[Pack]) -> int:
+    """Count the supervised tokens of several packs."""
+    return sum(pack.num_targets for pack in packs)
