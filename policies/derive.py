@@ -1,0 +1,214 @@
+"""Derived facts: what JSON Schema cannot say, computed by small pure functions.
+
+Inputs are the raw facts (already checked by the contract), the reference data and the instant
+of evaluation; no clock, no network, no environment. A fact that cannot be computed is absent,
+never guessed, so that the rules which need it are unknown and the gate denies.
+
+    derive(facts, reference, at) -> {"data": {"personal": false, …}, "compute": {"country": "FR",
+      "in_eea": true, …}, "datasets": [{…}], "storage": [{…}], "budget": {…}, "gpai": {…}}
+
+`VERSION` names this derivation in every decision record; it changes when an output may change.
+"""
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from policies.places import Facts, Setting, place
+from policies.reference import Reference
+
+VERSION = "placet.derive/1"
+
+CLASSES = (
+    "personal",
+    "special",
+    "health",
+    "criminal",
+    "sensitive",
+    "restricted",
+    "gov_sensitive",
+    "tdm_reserved",
+)
+
+_PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/:-]*@)?sha256:[0-9a-f]{64}\Z")
+
+
+def derive(facts: Mapping[str, Any], reference: Reference, at: dt.datetime) -> Facts:
+    """Compute every derived fact that can be computed.
+
+    `at` is the instant of evaluation in UTC; the result is a fresh JSON object.
+    """
+    data = data_classes(facts, reference, at.date())
+    setting = Setting(
+        reference=reference,
+        on=at.date(),
+        job_end=job_end(facts, at),
+        is_strict=data.get("restricted") is not False,
+        needs_hds=data.get("french_health") is True,
+    )
+    found: Facts = {
+        "data": data,
+        "datasets": [dataset(setting, item) for item in facts.get("datasets") or ()],
+        "storage": [place(setting, item) for item in facts.get("storage") or ()],
+        "compute": compute(setting, facts.get("compute") or {}),
+        "serving": place(setting, facts.get("deploy") or {}),
+        "base_model": licence(setting, (facts.get("base_model") or {}).get("licence")),
+        "budget": budget(facts.get("cost") or {}),
+        "gpai": gpai(facts, reference),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def job_end(facts: Mapping[str, Any], at: dt.datetime) -> dt.date | None:
+    """Return the last day of the job if it starts now; of a deployment, the day itself."""
+    if facts.get("stage") == "deploy":
+        return at.date()
+    minutes = (facts.get("job") or {}).get("max_minutes")
+    return None if minutes is None else (at + dt.timedelta(minutes=minutes)).date()
+
+
+def closure(tags: list[str], reference: Reference) -> frozenset[str] | None:
+    """Return the tags in their one spelling with all they imply; None when one is not listed.
+
+    `health.fr.hds` implies `art9.health`, which implies `pd.basic`; `personal` is `pd.basic`.
+    """
+    found: set[str] = set()
+    todo = list(tags)
+    while todo:
+        row = reference.categories.get(todo.pop())
+        if row is None:
+            return None
+        name = row["same_as"] or row["tag"]
+        if name not in found:
+            found.add(name)
+            todo += [name, *row["implies"]]
+    return frozenset(found)
+
+
+def dataset_tags(item: Mapping[str, Any], reference: Reference) -> frozenset[str] | None:
+    """Return declared and detected tags of a dataset; None while either is not known.
+
+    An empty declaration is not "no personal data" (that is the tag `none`): it is no answer.
+    """
+    declared, detected = item.get("categories_declared"), item.get("categories_detected")
+    if not declared or detected is None:
+        return None
+    return closure([*declared, *detected], reference)
+
+
+def classes_of(tags: frozenset[str], reference: Reference) -> frozenset[str]:
+    """Return the classes (`personal`, `special`, …) that the tags belong to."""
+    return frozenset(c for tag in tags for c in reference.categories[tag]["classes"])
+
+
+def data_classes(facts: Mapping[str, Any], reference: Reference, on: dt.date) -> Facts:
+    """Derive which classes of data the job touches; {} while one dataset's tags are unknown.
+
+    `french_health` is health data of French origin: tagged so, or health data with subjects in
+    a territory of the HDS regime; absent while the subjects' countries are unknown.
+    """
+    items = facts.get("datasets") or []
+    tags = [dataset_tags(item, reference) for item in items]
+    known = [found for found in tags if found is not None]
+    if not items or len(known) != len(items):
+        return {}
+    together = frozenset[str]().union(*known)
+    classes = classes_of(together, reference)
+    found: Facts = {name: name in classes for name in CLASSES}
+    found["categories"] = sorted(together)
+    territory = reference.members("hds_territory", on)
+    origins = [
+        _is_french_health(item, classes_of(own, reference), territory)
+        for item, own in zip(items, known, strict=True)
+    ]
+    if True in origins:
+        found["french_health"] = True
+    elif None not in origins:
+        found["french_health"] = False
+    return found
+
+
+def _is_french_health(
+    item: Mapping[str, Any], classes: frozenset[str], territory: frozenset[str]
+) -> bool | None:
+    if "french_health" in classes:
+        return True
+    if "health" not in classes:
+        return False
+    countries = item.get("data_subject_countries")
+    if not countries or not territory:
+        return None
+    return not territory.isdisjoint(countries)
+
+
+def dataset(setting: Setting, item: Mapping[str, Any]) -> Facts:
+    """Derive place, tag coverage, legal grounds and licence of one dataset."""
+    reference = setting.reference
+    found = place(setting, item)
+    found |= licence(setting, item.get("licence"))
+    declared, detected = item.get("categories_declared"), item.get("categories_detected")
+    if declared is not None and detected is not None:
+        covered, seen = closure(declared, reference), closure(detected, reference)
+        if covered is not None and seen is not None:
+            found["undeclared_categories"] = len(seen - covered)
+    tags = dataset_tags(item, reference)
+    if tags is not None:
+        classes = classes_of(tags, reference)
+        for name, source, when in (
+            ("legal_basis", "legal_basis", "personal"),
+            ("art9_basis", "art9_basis", "special"),
+            ("dpia", "dpia_reference", "special"),
+        ):
+            given = "missing" if item.get(source) is None else "stated"
+            found[name] = given if when in classes else "not_needed"
+    return found
+
+
+def compute(setting: Setting, item: Mapping[str, Any]) -> Facts:
+    """Derive the place of the compute and whether its image is named by digest."""
+    found = place(setting, item)
+    image = item.get("image")
+    if image is not None:
+        found["image_pinned"] = _PINNED.match(image) is not None
+    return found
+
+
+def licence(setting: Setting, name: str | None) -> Facts:
+    """Derive whether a licence lets us fine-tune: allowed, conditional, forbidden; {} if unlisted."""
+    row = None if name is None else setting.usable(setting.reference.licences.get(name))
+    return {} if row is None else {"licence": row["fine_tuning"]}
+
+
+def budget(cost: Mapping[str, Any]) -> Facts:
+    """Derive what is left of the budget, in cents, and the share used, rounded up."""
+    estimate, limit = cost.get("estimate_cents"), cost.get("budget_cents")
+    if estimate is None or limit is None:
+        return {}
+    found: Facts = {"headroom_cents": limit - estimate}
+    if limit > 0:
+        found["used_permille"] = -(-estimate * 1000 // limit)
+    return found
+
+
+def gpai(facts: Mapping[str, Any], reference: Reference) -> Facts:
+    """Derive the training compute of this job as a share of the base model's, in permille.
+
+    The estimate is raised by its accepted error margin and the share is rounded up, so 334 and
+    more means "above one third, or possibly so". When the base model's compute is not known the
+    indicative GPAI threshold stands in for it (`basis`: fallback).
+
+    Source: Commission guidelines on GPAI obligations, C(2025) 7719, sections 2.1 and 3.2.
+    """
+    flop = (facts.get("training") or {}).get("flop_1e15")
+    base = (facts.get("base_model") or {}).get("training_flop_1e15")
+    margin = reference.thresholds.get("flop_error_margin_permille")
+    fallback = reference.thresholds.get("gpai_indicative_flop_1e15")
+    if flop is None or margin is None or fallback is None:
+        return {}
+    whole = fallback["value"] if base is None else max(1, base)  # 0 means "below 1e15"
+    upper = flop * (1000 + margin["value"])
+    return {
+        "share_permille": -(-upper // whole),
+        "basis": "fallback" if base is None else "declared",
+    }

@@ -1,0 +1,144 @@
+"""Where something is, and whose law reaches it: derived facts of one place.
+
+A place is a triple (provider, service, region). Every function leaves out what it cannot
+compute: an unlisted region has no country, so every rule about that country is unknown.
+Look-ups are by exact id, never by prefix: `EU-WEST-LZ-ZRH` starts with "EU" and is Swiss.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from policies.reference import SITE_PROVIDER, Reference, Row
+
+Facts = dict[str, Any]
+
+# Best first: where several certificates name a service, the best one speaks for it.
+_CERTIFICATE_ORDER = ("valid", "not_yet_valid", "expired", "outdated_framework", "unconfirmed")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the derivation of every place of one decision shares."""
+
+    reference: Reference
+    on: dt.date
+    job_end: dt.date | None
+    """None when the job's length is unknown."""
+    is_strict: bool
+    """Unverified rows count as unknown: restricted data, or data whose class is unknown."""
+    needs_hds: bool
+
+    def usable(self, row: Row | None) -> Row | None:
+        """Return the row when it may be relied on, else None."""
+        if row is None or (self.is_strict and row["confidence"] == "unverified"):
+            return None
+        return row
+
+
+def place(setting: Setting, at: Mapping[str, Any]) -> Facts:
+    """Derive the facts of the place that `at` names with provider, service and region."""
+    found = location(setting, at)
+    exposure = us_exposure(setting, at)
+    if exposure is not None:
+        found["us_exposure"] = exposure
+    if setting.needs_hds:
+        found["hds"] = hds(setting, at)
+    return found
+
+
+def location(setting: Setting, at: Mapping[str, Any]) -> Facts:
+    """Derive country, EU and EEA membership and adequacy on the day; {} for an unlisted region."""
+    key = (str(at.get("provider")), str(at.get("region")))
+    row = setting.usable(setting.reference.regions.get(key))
+    if row is None:
+        return {}
+    country = str(row["country"])
+    eu = setting.reference.members("eu", setting.on)
+    eea = setting.reference.members("eea", setting.on)
+    if not eu or not eea:  # no list is in force on that day: membership is not known
+        return {"country": country}
+    in_eea = country in eea
+    adequacy = "eea" if in_eea else setting.reference.adequacy(country, setting.on)
+    return {"country": country, "in_eu": country in eu, "in_eea": in_eea, "adequacy": adequacy}
+
+
+def us_exposure(setting: Setting, at: Mapping[str, Any]) -> str | None:
+    """Say how far US law reaches the provider, or None when its ownership is not known.
+
+    `exposed`: seat or ultimate parent is there. `possible`: an establishment is there, or the
+    establishments are not known, and nobody attests that it has no control over the data.
+    `none_identified`: attested with evidence. Where the data lies does not matter.
+
+    Source: 18 U.S.C. § 2713 (2018-03-23); Ontario Court of Justice, order confirmed 2025-09-25.
+    """
+    row = setting.usable(setting.reference.providers.get(str(at.get("provider"))))
+    watched = setting.reference.thresholds.get("exposure_country")
+    if row is None or watched is None or row["parent"] is None:
+        return None
+    country = watched["text"]
+    if country in (row["seat"], row["parent"]):
+        return "exposed"
+    establishments = row["establishments"]
+    is_clear = establishments is not None and country not in establishments
+    return "none_identified" if is_clear and row["attested"] else "possible"
+
+
+def hds(setting: Setting, at: Mapping[str, Any]) -> Facts:
+    """Derive the state of the HDS certificate for exactly this service and region.
+
+    `days_short` is how many days before the job's end the certificate stops (0: it covers it),
+    `missing_activities` how many of the service's required activities it does not cover.
+
+    Source: CSP art. L.1111-8, R.1111-9; HDS requirements v2 (order of 2024-04-26).
+    """
+    site = setting.reference.site
+    if at.get("provider") == SITE_PROVIDER and site is not None and site.get("hds_self_hosted"):
+        return {"status": "exempt", "missing_activities": 0, "days_short": 0}
+    if any(at.get(name) is None for name in ("provider", "service", "region")):
+        return {}
+    graded = [
+        (_certificate_status(setting, row), row)
+        for row in setting.reference.rows("certificates")
+        if row["scheme"] == "hds"
+        and (row["provider"], row["service"]) == (at["provider"], at["service"])
+        and at["region"] in row["regions"]
+    ]
+    if not graded:
+        return {"status": "none"}
+    status, best = min(
+        graded, key=lambda pair: (_CERTIFICATE_ORDER.index(pair[0]), _later_first(pair[1]))
+    )
+    return {"status": status, **_coverage(setting, at, best)}
+
+
+def _certificate_status(setting: Setting, row: Row) -> str:
+    minimum = setting.reference.thresholds.get("hds_min_framework")
+    is_dated = row["valid_from"] is not None and row["valid_until"] is not None
+    if row["status"] != "attested" or setting.usable(row) is None or not is_dated:
+        return "unconfirmed"
+    if minimum is None or row["framework_version"] < minimum["value"]:
+        return "outdated_framework"
+    day = setting.on.isoformat()
+    if day < row["valid_from"]:
+        return "not_yet_valid"
+    return "expired" if day > row["valid_until"] else "valid"
+
+
+def _later_first(row: Row) -> int:
+    until = row["valid_until"]
+    return 0 if until is None else -dt.date.fromisoformat(until).toordinal()
+
+
+def _coverage(setting: Setting, at: Mapping[str, Any], row: Row) -> Facts:
+    found: Facts = {}
+    service = setting.usable(setting.reference.services.get((at["provider"], at["service"])))
+    if service is not None:
+        required = set(service["hds_activities"])
+        found["missing_activities"] = len(required - set(row["activities"]))
+    if row["valid_until"] is not None and setting.job_end is not None:
+        days = (dt.date.fromisoformat(row["valid_until"]) - setting.job_end).days
+        found["days_past_job_end"] = days
+        found["days_short"] = max(0, -days)
+    return found

@@ -1,0 +1,176 @@
+"""Reference data: dated, sourced rows that rules and derived facts rest on.
+
+Law, countries, regions, providers, certificates, licences and prices are rows, never constants
+in code. Each row says where it comes from (`source`), when a person last looked (`checked_on`)
+and how far to trust it (`confidence`): `primary` (read in the official text), `secondary` (read
+in another source), `declared` (the operator answers for it) or `unverified`. An unverified row
+counts as unknown as soon as restricted data is involved.
+
+    {"format": "placet.reference/1", "site": {"country": "FR", …} | null,
+     "tables": {"regions": [{"provider": "ovhcloud", "region": "GRA", "country": "FR", …}], …}}
+
+The operator's own machine is provider `own-site`, region `site`; `site` is its declared row:
+{"country", "declared_by", "checked_on"} and, when the operator knows them, "parent_country",
+"establishments" (countries) and "hds_self_hosted" (a care establishment that hosts its own
+patients' data itself, outside the certificate duty of CSP art. L.1111-8).
+"""
+
+import datetime as dt
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from audit.canonical import CanonicalError, Digest, canonical, digest, parse
+
+from policies.evaluator import PythonEvaluator
+from policies.facts import schema
+
+FORMAT = "placet.reference/1"
+SITE_PROVIDER = "own-site"
+SITE_REGION = "site"
+MAX_REFERENCE_BYTES = 8_388_608
+
+Row = Mapping[str, Any]
+
+
+class ReferenceDataError(ValueError):
+    """The reference data is refused; the message names the table or the member."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """All tables with look-ups by exact key; `digest` is of `to_bytes()`."""
+
+    tables: Mapping[str, tuple[Row, ...]]
+    site: Row | None
+    digest: Digest = field(init=False)
+    _bytes: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        document = {"format": FORMAT, "site": self.site, "tables": dict(self.tables)}
+        object.__setattr__(self, "_bytes", canonical(document))
+        object.__setattr__(self, "digest", digest(self._bytes))
+
+    def to_bytes(self) -> bytes:
+        """Return the canonical JSON that `from_bytes` reads back."""
+        return self._bytes
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Reference":
+        """Read stored reference data.
+
+        Raises:
+            ReferenceDataError: not strict JSON, or not `placet.reference/1`.
+        """
+        try:
+            document = parse(data, max_bytes=MAX_REFERENCE_BYTES)
+        except CanonicalError as cause:
+            raise ReferenceDataError(f"reference data: {cause}") from cause
+        check(document)
+        assert isinstance(document, dict)  # noqa: S101 — the schema says so; this tells mypy
+        tables: Any = document["tables"]
+        site: Any = document["site"]
+        return cls({name: tuple(rows) for name, rows in tables.items()}, site)
+
+    def rows(self, table: str) -> tuple[Row, ...]:
+        """Return every row of a table; an unknown table has none."""
+        return tuple(self.tables.get(table, ()))
+
+    @functools.cached_property
+    def regions(self) -> dict[tuple[str, str], Row]:
+        """Rows of regions by exact (provider, region); the site's own row included."""
+        found = {(str(r["provider"]), str(r["region"])): r for r in self.rows("regions")}
+        if self.site is not None:
+            site = {"country": self.site["country"], "confidence": "declared"}
+            found[(SITE_PROVIDER, SITE_REGION)] = site
+        return found
+
+    @functools.cached_property
+    def providers(self) -> dict[str, Row]:
+        """Rows of providers by id; the site's own row included when its ownership is declared."""
+        found = {str(r["id"]): r for r in self.rows("providers")}
+        if self.site is not None:
+            found[SITE_PROVIDER] = {
+                "seat": self.site["country"],
+                "parent": self.site.get("parent_country"),
+                "establishments": self.site.get("establishments"),
+                "attested": True,
+                "confidence": "declared",
+            }
+        return found
+
+    @functools.cached_property
+    def services(self) -> dict[tuple[str, str], Row]:
+        """Rows of services by exact (provider, service)."""
+        return {(str(r["provider"]), str(r["service"])): r for r in self.rows("services")}
+
+    @functools.cached_property
+    def categories(self) -> dict[str, Row]:
+        """Rows of data categories by tag."""
+        return {str(r["tag"]): r for r in self.rows("categories")}
+
+    @functools.cached_property
+    def licences(self) -> dict[str, Row]:
+        """Rows of licences by each of their exact ids."""
+        return {str(name): r for r in self.rows("licences") for name in r["ids"]}
+
+    @functools.cached_property
+    def thresholds(self) -> dict[str, Row]:
+        """Rows of thresholds by id."""
+        return {str(r["id"]): r for r in self.rows("thresholds")}
+
+    def members(self, name: str, on: dt.date) -> frozenset[str]:
+        """Return the countries of a set (`eu`, `eea`, `hds_territory`) in force on a day."""
+        return frozenset(
+            country
+            for row in self.rows("country_sets")
+            if row["set"] == name and in_force(row, on)
+            for country in row["members"]
+        )
+
+    def adequacy(self, country: str, on: dt.date) -> str:
+        """Return the scope of the adequacy decision for a country: general, conditional, none."""
+        scopes = {
+            str(row["scope"])
+            for row in self.rows("adequacy")
+            if row["country"] == country and in_force(row, on)
+        }
+        return "general" if "general" in scopes else next(iter(scopes), "none")
+
+
+def in_force(row: Row, on: dt.date) -> bool:
+    """Say whether a row holds on a day; `from` and `until` are both inclusive, null is open."""
+    since, until = row["from"], row["until"]
+    day = on.isoformat()
+    return (since is None or since <= day) and (until is None or day <= until)
+
+
+@functools.cache
+def _checker() -> Any:
+    return PythonEvaluator().compile(schema("reference"))
+
+
+def check(document: Any) -> None:
+    """Check reference data against `schema/reference.json` and for duplicate keys.
+
+    Raises:
+        ReferenceDataError: naming the first wrong place.
+    """
+    checker = _checker()
+    if not checker.is_valid(document):
+        pointer, keyword = checker.failures(document)[0]
+        raise ReferenceDataError(f"reference data: `{pointer}` breaks `{keyword}`")
+    keys = {
+        "regions": lambda r: [(r["provider"], r["region"])],
+        "providers": lambda r: [r["id"]],
+        "services": lambda r: [(r["provider"], r["service"])],
+        "categories": lambda r: [r["tag"]],
+        "licences": lambda r: r["ids"],
+        "thresholds": lambda r: [r["id"]],
+    }
+    for table, key in keys.items():
+        found = [k for row in document["tables"].get(table, ()) for k in key(row)]
+        twice = sorted({str(k) for k in found if found.count(k) > 1})
+        if twice:
+            raise ReferenceDataError(f"reference data: `{table}` has `{twice[0]}` twice")
