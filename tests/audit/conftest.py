@@ -1,0 +1,205 @@
+"""A small world for the audit tests: a log's keys, well-formed entries, and exports of them."""
+
+import io
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from audit.bundle import write_bundle
+from audit.canonical import digest
+from audit.event import Actor, Event, EventKind, to_bytes
+from audit.merkle import leaf_hash, root
+from audit.note import Checkpoint, Ed25519Signer, sign_checkpoint
+from audit.tiles import build_tiles
+
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+VERIFIER = b"# placet_verify.py of the test world\n"
+
+
+def make_id(prefix, number):
+    """Return an id with the form of ours: 26 base32 characters, the first below 8."""
+    text = ""
+    for _ in range(26):
+        number, digit = divmod(number, 32)
+        text = ALPHABET[digit] + text
+    return f"{prefix}_{text}"
+
+
+class World:
+    """Makes entries and exports of one log; every document it names is kept in `documents`."""
+
+    def __init__(self, origin="example.com/log/1", seed=b"\x01"):
+        self.origin = origin
+        self.signer = Ed25519Signer.from_seed(origin, seed * 32)
+        self.vkey = self.signer.vkey
+        self.documents = {}
+        self._numbers = itertools.count(1)
+        self.job = make_id("job", 1)
+        self.deployment = make_id("dep", 1)
+        self.run = make_id("run", 1)
+        self.officer, self.second, self.submitter = (make_id("prn", n) for n in (1, 2, 3))
+
+    def document(self, text):
+        """Keep a document; return its digest."""
+        data = text.encode()
+        self.documents[digest(data)] = data
+        return digest(data)
+
+    def event(self, action, resource=None, actor=None, **data):
+        number = next(self._numbers)
+        return Event(
+            id=make_id("evt", number),
+            log=self.origin,
+            at=f"2026-11-30T12:00:00.{number % 1000:03d}Z",
+            actor=Actor("human", actor or self.submitter, "token"),
+            action=EventKind(action),
+            resource=resource or f"job:{self.job}",
+            outcome="ok",
+            data=data,
+        )
+
+    def started(self):
+        return self.event("log.started", f"log:{self.origin}", vkey=self.vkey)
+
+    def submitted(self, **changes):
+        data = {
+            "document": self.document("job"),
+            "spec": self.document("spec"),
+            "dataset": self.document("dataset"),
+            "base_model": self.document("base model"),
+            "team": "radiology",
+        }
+        return self.event("job.submitted", **{**data, **changes})
+
+    def decided(self, verdict="allow", record="record", stage="train", approvals=(), **changes):
+        resource = f"job:{self.job}" if stage == "train" else f"deployment:{self.deployment}"
+        data = {
+            "stage": stage,
+            "record": self.document(record),
+            "facts": self.document("facts"),
+            "policy": self.document("policy"),
+            "reference": self.document("reference"),
+            "verdict": verdict,
+            "approvals": [{"role": role, "count": count} for role, count in approvals],
+        }
+        return self.event("gate.decided", resource, **{**data, **changes})
+
+    def approved(self, actor=None, role="officer", record="record", **changes):
+        data = {"record": self.document(record), "role": role}
+        return self.event("approval.given", actor=actor or self.officer, **{**data, **changes})
+
+    def dispatching(self, record="record", run=None, **changes):
+        data = {
+            "run": run or self.run,
+            "permit": make_id("prm", 1),
+            "document": self.document("job"),
+            "spec": self.document("spec"),
+            "dataset": self.document("dataset"),
+            "base_model": self.document("base model"),
+            "record": self.document(record),
+            "engine": "local",
+        }
+        return self.event("run.dispatching", **{**data, **changes})
+
+    def finished(self, **changes):
+        data = {
+            "run": self.run,
+            "outcome": "succeeded",
+            "report": self.document("report"),
+            "artefacts": self.document("artefacts"),
+        }
+        return self.event("run.finished", **{**data, **changes})
+
+    def requested(self):
+        resource = f"deployment:{self.deployment}"
+        version, document = make_id("mv", 1), self.document("deployment")
+        return self.event(
+            "deployment.requested", resource, model_version=version, document=document
+        )
+
+    def issued(self, document="card", **changes):
+        data = {
+            document: self.document(document),
+            "deployment": self.deployment,
+            "measured": 7,
+            "declared": 5,
+            "missing": 2,
+        }
+        resource = f"deployment:{self.deployment}"
+        return self.event(f"{document}.issued", resource, **{**data, **changes})
+
+    def activated(self, record="deploy record", **changes):
+        data = {
+            "model_version": make_id("mv", 1),
+            "artefacts": self.document("artefacts"),
+            "record": self.document(record),
+            "card": self.document("card"),
+            "transparency": self.document("transparency"),
+        }
+        resource = f"deployment:{self.deployment}"
+        return self.event("deployment.activated", resource, **{**data, **changes})
+
+    def story(self):
+        """An allowed story from the first entry to a deployment."""
+        return [
+            self.started(),
+            self.submitted(),
+            self.decided("require_approval", approvals=[("officer", 1)]),
+            self.approved(),
+            self.dispatching(),
+            self.event("run.started", run=self.run),
+            self.finished(),
+            self.requested(),
+            self.decided("allow", "deploy record", "deploy"),
+            self.issued("card"),
+            self.issued("transparency"),
+            self.activated(),
+        ]
+
+    def entries(self, events):
+        return [to_bytes(event) for event in events]
+
+    def checkpoint(self, entries, size=None, signers=None, **options):
+        leaves = [leaf_hash(entry) for entry in entries[:size]]
+        head = Checkpoint(self.origin, len(leaves), root(leaves))
+        return sign_checkpoint(head, signers or [self.signer], **options)
+
+    def export(self, entries, *, checkpoint=None, documents=None, signer=None, verifier=VERIFIER):
+        """Return the bytes of an export of raw entries."""
+        tiles = dict(build_tiles(0, entries, lambda _: b""))
+        out = io.BytesIO()
+        write_bundle(
+            out,
+            checkpoint=checkpoint or self.checkpoint(entries),
+            tiles=tiles.__getitem__,
+            objects=self.documents if documents is None else documents,
+            signer=signer or self.signer,
+            verifier=verifier,
+            manifest_fields={"exported_at": "2026-11-30T12:00:00Z"},
+        )
+        return out.getvalue()
+
+    def export_story(self, **options):
+        return self.export(self.entries(self.story()), **options)
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+@pytest.fixture
+def make_world():
+    return World
+
+
+@pytest.fixture
+def change():
+    """Return dataclasses.replace, the way tests alter one member of a value."""
+    return replace
+
+
+@pytest.fixture
+def ids():
+    return make_id
