@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from audit.canonical import canonical, digest_of, parse
 from model_cards import values
-from model_cards.catalogue import catalogue
+from model_cards.catalogue import Provision, catalogue
 from model_cards.evidence import (
     Claim,
     Declared,
@@ -121,7 +121,13 @@ def test_unit_is_the_catalogues_or_refused():
 
 @pytest.mark.parametrize(
     "gap",
-    [Missing(note="two\nlines"), Missing(who=("the boss",)), Missing(note="x" * 501)],
+    [
+        Missing(note="two\nlines"),
+        Missing(who=("the boss",)),
+        Missing(note="x" * 501),
+        Missing(asked_by=(Provision("ai-act", "article", "5", "soon"),)),
+        Missing(asked_by=(Provision("", "article", "5", "2026-01-01"),)),
+    ],
 )
 def test_malformed_gap_is_refused(gap):
     with pytest.raises(EvidenceError, match="expected"):
