@@ -1,0 +1,229 @@
+"""Composition root of the web process: `create_app(installation)`."""
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.orm.exc import StaleDataError
+from starlette.exceptions import HTTPException
+
+from audit.event import EventKind
+from service.api import deployments, jobs, log, registry
+from service.api.http import PROBLEM_JSON, Authenticated, as_problem, problem_response
+from service.ids import Prefix, new_id
+from service.installation import Installation
+from service.objects.protocol import ObjectError
+from service.principals import Caller, authenticate
+from service.problems import Conflict, PayloadTooLarge, Problem, Unavailable
+from service.schema import is_current
+from service.transaction import SYSTEM
+
+logger = structlog.get_logger(__name__)
+_PROBLEM_SCHEMA = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "instance"],
+    "properties": {
+        "type": {"type": "string", "format": "uri", "description": "Stable name of the problem."},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "What is wrong and what to do next."},
+        "instance": {"type": "string", "description": "Id of the request, also in our logs."},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["pointer", "detail"],
+                "properties": {
+                    "pointer": {"type": "string", "description": "JSON pointer (RFC 6901)."},
+                    "detail": {"type": "string"},
+                },
+            },
+        },
+    },
+}
+
+
+def create_app(
+    installation: Installation,
+    *,
+    lifespan: Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]] | None = None,
+) -> FastAPI:
+    """Build the web application of one installation."""
+    problem = {
+        "description": "A problem (RFC 9457)",
+        "content": {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+    app = FastAPI(
+        title="Placet",
+        version=_version(),
+        summary="Governance for fine-tunes on EU clouds: gate, approvals, evidence, signed log.",
+        responses={"4XX": problem, "5XX": problem},
+        lifespan=lifespan,
+        docs_url="/docs",
+        redoc_url=None,
+        generate_unique_id_function=lambda route: (
+            f"{str(route.tags[0]).replace(' ', '_') if route.tags else 'operations'}.{route.name}"
+        ),
+    )
+    app.state.installation = installation
+    for router in (registry.router, jobs.router, deployments.router, log.router):
+        app.include_router(router, prefix="/v1")
+    app.include_router(deployments.public)
+    app.include_router(log.published)
+    _add_operations(app, installation)
+    _add_problems(app, installation)
+    _add_limits(app, installation)
+    _describe_problems(app)
+    return app
+
+
+def _add_operations(app: FastAPI, installation: Installation) -> None:
+    @app.get("/healthz", tags=["operations"], summary="Is the process alive")
+    def healthz() -> dict[str, str]:
+        """Answer as long as the process can."""
+        return {"status": "ok", "version": app.version}
+
+    @app.get("/readyz", tags=["operations"], summary="Can it work")
+    def readyz() -> JSONResponse:
+        """Say whether database, schema and log are usable; 503 when one is not."""
+        checks = _readiness(installation)
+        is_ready = all(value == "ok" for value in checks.values())
+        return JSONResponse(
+            {"status": "ok" if is_ready else "unavailable", "checks": checks},
+            200 if is_ready else 503,
+        )
+
+    @app.get("/v1/me", tags=["operations"], summary="Who am I")
+    def me(who: Authenticated) -> dict[str, Any]:
+        """Say who the token belongs to and what they may do."""
+        return {
+            "id": who.id,
+            "kind": who.kind,
+            "roles": sorted(who.roles),
+            "teams": sorted(who.teams),
+        }
+
+
+def _readiness(installation: Installation) -> dict[str, str]:
+    checks = {"database": "ok", "schema": "ok", "log": "ok"}
+    try:
+        with installation.database.connect() as connection:
+            connection.execute(text("SELECT 1"))
+        if not is_current(installation.database):
+            checks["schema"] = "run `placet migrate`"
+        elif installation.ledger.latest() is None:
+            checks["log"] = "no checkpoint yet: is a worker running?"
+    except SQLAlchemyError:
+        checks["database"] = "not reachable"
+    except ObjectError as error:
+        checks["log"] = str(error)
+    return checks
+
+
+def _add_problems(app: FastAPI, installation: Installation) -> None:
+    def answer(request: Request, error: Exception) -> Response:
+        problem = as_problem(error)
+        request_id = str(request.state.request_id)
+        if problem.audited:
+            _record_refusal(installation, request, problem)
+        return problem_response(problem, request_id)
+
+    async def on_problem(request: Request, error: Exception) -> Response:
+        return answer(request, error)
+
+    async def on_stale(request: Request, error: Exception) -> Response:
+        logger.info("request.raced", error=type(error).__name__)
+        return answer(request, Conflict("somebody changed it at the same moment; read it again"))
+
+    async def on_database(request: Request, error: Exception) -> Response:
+        logger.warning("database.unavailable", error=type(error).__name__)
+        return answer(request, Unavailable("the database is busy or away; try again"))
+
+    async def on_objects(request: Request, error: Exception) -> Response:
+        return answer(request, Unavailable(str(error)))
+
+    for kind in (Problem, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, on_problem)
+    app.add_exception_handler(StaleDataError, on_stale)
+    app.add_exception_handler(OperationalError, on_database)
+    app.add_exception_handler(ObjectError, on_objects)
+
+
+def _record_refusal(installation: Installation, request: Request, problem: Problem) -> None:
+    """Leave an entry of a refusal that matters; the transaction that raised it rolled back."""
+    route = request.scope.get("route")
+    path = getattr(route, "path", "/unknown")
+    who = _who(installation, request)
+    with installation.transactions.write() as tx:
+        tx.record(
+            EventKind.REQUEST_REFUSED,
+            f"request:{request.state.request_id}",
+            actor=SYSTEM if who is None else who.actor,
+            data={"problem": problem.slug, "route": f"{request.method} {path}"},
+            outcome="denied",
+        )
+
+
+def _who(installation: Installation, request: Request) -> Caller | None:
+    _, _, secret = request.headers.get("authorization", "").partition(" ")
+    try:
+        with installation.transactions.read() as session:
+            return authenticate(session, secret.strip(), installation.clock)
+    except Problem:
+        return None
+
+
+def _add_limits(app: FastAPI, installation: Installation) -> None:
+    @app.middleware("http")
+    async def limit(
+        request: Request, call_next: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
+        request.state.request_id = new_id(Prefix.ENTRY).replace("evt_", "req_")
+        length = request.headers.get("content-length", "0")
+        if (
+            not length.isascii()
+            or not length.isdigit()
+            or int(length) > installation.max_body_bytes
+        ):
+            problem = PayloadTooLarge(
+                f"at most {installation.max_body_bytes} bytes, got {length[:20]}"
+            )
+            return problem_response(problem, request.state.request_id)
+        with structlog.contextvars.bound_contextvars(request_id=request.state.request_id):
+            try:
+                response = await call_next(request)
+            except Exception:  # a composition root: our bug becomes a 500, logged
+                logger.exception("request.failed", path=request.url.path)
+                problem_500 = Problem("our bug; tell the operator the instance id")
+                response = problem_response(problem_500, request.state.request_id)
+        response.headers["Request-Id"] = request.state.request_id
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+
+def _describe_problems(app: FastAPI) -> None:
+    original = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        schema = original()
+        schema.setdefault("components", {}).setdefault("schemas", {})["Problem"] = _PROBLEM_SCHEMA
+        schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        schema["security"] = [{"token": []}]
+        return schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _version() -> str:
+    try:
+        return version("placet")
+    except PackageNotFoundError:
+        return "0+source"

@@ -1,0 +1,300 @@
+"""One installation, wired once from its settings: the composition that app and worker share."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from sqlalchemy import Engine as Database
+
+import trainer
+from audit.keys import Ed25519Signer, MlDsa44Signer, Signer
+from policies.load import PACKS, load_policy, load_reference
+from policies.reference import Reference
+from service import keys
+from service.clock import Clock, system_clock
+from service.database import open_engine
+from service.deployments import DeploymentContext
+from service.engines.local import LocalEngine
+from service.gating import Gate
+from service.jobs import JobContext
+from service.ledger import Guard, Ledger
+from service.objects.files import FileObjects
+from service.objects.protocol import Objects
+from service.objects.routed import RoutedObjects
+from service.objects.s3 import Abilities, S3Account, S3Objects, probe
+from service.permits import Issuer
+from service.places import SITE, Place, Places
+from service.runs import RunContext
+from service.serving import LocalServing
+from service.settings import Settings
+from service.tracking import Tracking
+from service.transaction import Transactions
+
+
+class MergeError(RuntimeError):
+    """The trainer did not merge the adapter; the message holds its last words."""
+
+
+@dataclass(frozen=True)
+class Installation:
+    """Everything one process needs. Nothing in here is global."""
+
+    settings: Settings
+    clock: Clock
+    database: Database
+    transactions: Transactions
+    objects: Objects
+    sources: Objects
+    places: Places
+    gate: Gate
+    ledger: Ledger
+    jobs: JobContext
+    runs: RunContext
+    deployments: DeploymentContext
+
+    @property
+    def max_body_bytes(self) -> int:
+        """Largest request body."""
+        return self.settings.max_body_bytes
+
+    @property
+    def exports_folder(self) -> Path:
+        """Where bundles lie."""
+        return self.settings.home / "exports"
+
+
+def build(settings: Settings, *, clock: Clock = system_clock) -> Installation:
+    """Wire an installation. Makes missing keys and folders; touches no table.
+
+    Raises:
+        KeyFileError, RuleError, ReferenceDataError: what is configured cannot be used.
+    """
+    home = settings.home
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    database = open_engine(settings.database)
+    transactions = Transactions(
+        engine=database,
+        origin=settings.origin,
+        clock=clock,
+        seal_key=keys.wrapping_key(settings.key_file("seal")),
+    )
+    reference = load_reference(site=_site(settings))
+    places = _places(reference, settings)
+    objects = _objects(settings)
+    gate = Gate(
+        policy=load_policy(settings.policy_dirs or (PACKS,)),
+        reference=reference,
+        approval_hours=settings.approval_hours,
+    )
+    ledger = Ledger(
+        engine=database,
+        objects=objects,
+        prefix=f"{settings.objects}/log",
+        origin=settings.origin,
+        signers=_signers(settings),
+        guard=Guard(settings.guard),
+        clock=clock,
+    )
+    storage = _storage(settings, places)
+    engine, issuer = _local_engine(settings)
+    jobs = JobContext(
+        gate=gate,
+        clock=clock,
+        storage=storage,
+        engines=frozenset({SITE[0]}),
+        code_digest=training_code_digest(),
+        manifests=f"{settings.objects}/manifests",
+        site_price=settings.site_price_cents_per_hour,
+    )
+    runs = RunContext(
+        transactions=transactions,
+        jobs=jobs,
+        engines={SITE[0]: engine},
+        issuer=issuer,
+        issuer_name=settings.origin,
+        objects=objects,
+        outputs=f"{settings.objects}/runs",
+        permit_minutes=settings.permit_minutes,
+        environment=_storage_environment(settings),
+        tracking=Tracking(
+            settings.tracking,
+            artifact_root=None if settings.tracking_uri else (home / "mlflow").as_uri(),
+        ),
+    )
+    deployments = DeploymentContext(
+        transactions=transactions,
+        gate=gate,
+        clock=clock,
+        objects=objects,
+        storage=storage,
+        host=LocalServing(home / "serving", threads=settings.trainer_threads),
+        merge=_Merge(environment=_storage_environment(settings)),
+        folder=home / "merged",
+        origin=settings.origin,
+    )
+    return Installation(
+        settings=settings,
+        clock=clock,
+        database=database,
+        transactions=transactions,
+        objects=objects,
+        sources=_sources(settings),
+        places=places,
+        gate=gate,
+        ledger=ledger,
+        jobs=jobs,
+        runs=runs,
+        deployments=deployments,
+    )
+
+
+def training_code_digest() -> str:
+    """Digest our own training code: what runs on the own site in place of a container image."""
+    root = Path(trainer.__file__).parent
+    hasher = sha256()
+    for path in sorted(root.rglob("*.py")):
+        hasher.update(f"{path.relative_to(root).as_posix()}\n{path.stat().st_size}\n".encode())
+        hasher.update(path.read_bytes())
+    return f"sha256:{hasher.hexdigest()}"
+
+
+@dataclass(frozen=True)
+class _Merge:
+    """Runs the trainer's `export` as a process of its own: torch never enters the service."""
+
+    environment: dict[str, str]
+
+    def __call__(self, *, base: str, adapter: str, out: Path) -> None:
+        staged = out.with_suffix(".part")
+        out.parent.mkdir(parents=True, exist_ok=True)
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "trainer",
+            "export",
+            "--base",
+            unquote(urlsplit(base).path),
+            "--adapter",
+            unquote(urlsplit(adapter).path),
+            "--out",
+            str(staged),
+        ]
+        root = str(Path(trainer.__file__).parent.parent)
+        environment = {
+            "PATH": os.environ.get("PATH", ""),
+            "PYTHONPATH": root,
+            "HF_HUB_OFFLINE": "1",
+            **self.environment,
+        }
+        done = subprocess.run(  # noqa: S603 — a constant program; paths are our own
+            command, env=environment, capture_output=True, text=True, timeout=1800, check=False
+        )
+        if done.returncode:
+            raise MergeError(f"`trainer export` ended with {done.returncode}: {done.stderr[-500:]}")
+        staged.replace(out)
+
+
+def _signers(settings: Settings) -> tuple[Signer, ...]:
+    seed = keys.ed25519_seed(settings.key_file("log"))
+    return (
+        Ed25519Signer.from_seed(settings.origin, seed),
+        # A second key from the same secret by a one-way step: one file to guard, two algorithms.
+        MlDsa44Signer.from_seed(settings.origin, sha256(b"placet/ml-dsa-44/v1\n" + seed).digest()),
+    )
+
+
+def _site(settings: Settings) -> dict[str, object] | None:
+    if settings.site_country is None:
+        return None
+    declared = {
+        "country": settings.site_country,
+        "declared_by": settings.site_declared_by,
+        "checked_on": settings.site_declared_on,
+        "parent_country": settings.site_parent_country,
+        "establishments": None
+        if settings.site_establishments is None
+        else list(settings.site_establishments),
+        "hds_self_hosted": settings.site_hds_self_hosted or None,
+    }
+    return {name: value for name, value in declared.items() if value is not None}
+
+
+def _places(reference: Reference, settings: Settings) -> Places:
+    return Places(
+        endpoints={
+            str(row["host"]): (str(row["provider"]), str(row["service"]), str(row["region"]))
+            for row in reference.rows("endpoints")
+        },
+        countries={key: str(row["country"]) for key, row in reference.regions.items()},
+        site_hosts=frozenset(settings.site_hosts),
+    )
+
+
+def _objects(settings: Settings) -> Objects:
+    """Open what we write to: outputs, manifests, the published log."""
+    if settings.objects.startswith("s3://"):
+        return RoutedObjects({"s3": _s3(settings)})
+    root = Path(unquote(urlsplit(settings.objects).path))
+    root.mkdir(parents=True, exist_ok=True)
+    return RoutedObjects({"file": FileObjects([root])})
+
+
+def _sources(settings: Settings) -> Objects:
+    """Open what callers may name: declared folders and the bucket endpoint, never our own data."""
+    stores: dict[str, Objects] = {}
+    if settings.object_roots:
+        stores["file"] = FileObjects([Path(root) for root in settings.object_roots])
+    if settings.s3_endpoint:
+        stores["s3"] = _s3(settings)
+    return RoutedObjects(stores)
+
+
+def _s3(settings: Settings) -> S3Objects:
+    account = S3Account(
+        endpoint=settings.s3_endpoint,
+        region=settings.s3_region,
+        access_key=settings.s3_access_key,
+        secret_key=settings.s3_secret_key.get_secret_value(),
+    )
+    abilities = Abilities()
+    if settings.objects.startswith("s3://"):
+        abilities = probe(account, settings.objects.removeprefix("s3://").partition("/")[0])
+    return S3Objects(account, abilities)
+
+
+def _storage(settings: Settings, places: Places) -> dict[str, Place]:
+    objects = places.site("storage")
+    if settings.objects.startswith("s3://"):
+        objects = places.of(settings.s3_endpoint)
+    return {
+        "output": objects,
+        "checkpoints": objects,
+        "tracking": places.of(settings.tracking),
+        "log_sink": objects,
+    }
+
+
+def _storage_environment(settings: Settings) -> dict[str, str]:
+    if not settings.s3_endpoint:
+        return {}
+    return {
+        "PLACET_S3_ENDPOINT": settings.s3_endpoint,
+        "AWS_ACCESS_KEY_ID": settings.s3_access_key,
+        "AWS_SECRET_ACCESS_KEY": settings.s3_secret_key.get_secret_value(),
+        "AWS_DEFAULT_REGION": settings.s3_region,
+    }
+
+
+def _local_engine(settings: Settings) -> tuple[LocalEngine, Issuer]:
+    private = settings.key_file("permit")
+    keys.ed25519_seed(private)
+    issuer = Issuer.from_pem(private)
+    public = private.with_suffix(".pub.pem")
+    public.write_bytes(issuer.public_pem())
+    engine = LocalEngine(settings.home / "runs", public, threads=settings.trainer_threads)
+    return engine, issuer

@@ -1,0 +1,255 @@
+"""From committed entries to a published, signed log (C2SP tlog-tiles).
+
+*Sequencing* gives every committed entry the next index; it takes the rows that are there, since
+identity order is not commit order and a high-water mark would lose rows. *Publishing* builds tiles
+from the stored bytes, asks the signer guard, signs a checkpoint and writes it last. Every step can
+be repeated: after a crash the same bytes come out, and a signed note is published, never replaced.
+
+The guard is a file outside the database. It remembers the last signed tree, so that a database
+restored from a backup cannot sign a second history for the same log.
+"""
+
+import base64
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, text, update
+from sqlmodel import Session, col, select
+
+from audit.event import EventKind
+from audit.keys import Signer, VerifyKey
+from audit.merkle import leaf_hash
+from audit.note import Checkpoint, open_note, parse_checkpoint, sign_checkpoint
+from audit.proof import write_proof
+from audit.tiles import TileReader, build_tiles
+from service.clock import Clock, seconds
+from service.objects.protocol import Objects
+from service.tables import AuditEntry, LogHead, SignedCheckpoint
+from service.transaction import SYSTEM, Transactions
+
+BATCH = 5_000
+_SEQUENCER_LOCK = 0x706C6163  # one number for every sequencer of this database
+_NEWEST = select(SignedCheckpoint).order_by(col(SignedCheckpoint.size).desc()).limit(1)
+
+
+class RolledBackError(RuntimeError):
+    """The database is older than what was signed; signing stops until an operator decides."""
+
+
+class ForkError(RuntimeError):
+    """The tree to be signed contradicts one that was signed before; signing stops."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """The signer guard in one file, written whole or not at all.
+
+    {"note": "<base64 of the signed checkpoint, or empty: intent>", "root": "<hex>", "size": 7}
+    """
+
+    path: Path
+
+    def read(self) -> tuple[int, str, bytes]:
+        """Return size, root in hex and the signed note (empty while only intended)."""
+        if not self.path.exists():
+            return 0, "", b""
+        state = json.loads(self.path.read_bytes())
+        return int(state["size"]), str(state["root"]), base64.b64decode(state["note"])
+
+    def write(self, size: int, root: str, note: bytes) -> None:
+        """Replace the state durably: temporary file, fsync, rename, fsync of the folder."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        staged = self.path.with_suffix(".new")
+        state = {"note": base64.b64encode(note).decode(), "root": root, "size": size}
+        with staged.open("wb") as file:
+            file.write(json.dumps(state, sort_keys=True).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        staged.replace(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The log of one installation.
+
+    Args:
+        engine: the database.
+        objects: where tiles go.
+        prefix: URI under which the log is published; an auditor mirrors it by copying.
+        origin: the log's name.
+        signers: who signs checkpoints, Ed25519 first.
+        guard: the state outside the database.
+        clock: what time it is.
+    """
+
+    engine: Engine
+    objects: Objects
+    prefix: str
+    origin: str
+    signers: Sequence[Signer]
+    guard: Guard
+    clock: Clock
+
+    @property
+    def vkeys(self) -> list[str]:
+        """The keys that an auditor verifies with."""
+        return [signer.vkey for signer in self.signers]
+
+    def start(self, transactions: Transactions) -> None:
+        """Write the log's first entry if there is none, and refuse a rolled-back database.
+
+        Raises:
+            RolledBackError: the guard has signed more entries than the database holds.
+        """
+        self.sequence()
+        with transactions.write() as tx:
+            size = tx.session.get_one(LogHead, 1).size
+            self._check_not_rolled_back(size)
+            first = tx.session.exec(select(AuditEntry.id).limit(1)).first()
+            if first is None:
+                tx.record(
+                    EventKind.LOG_STARTED,
+                    f"log:{self.origin}",
+                    actor=SYSTEM,
+                    data={"vkey": self.signers[0].vkey},
+                )
+
+    def sequence(self) -> int:
+        """Give the next indexes to committed entries; return how many got one.
+
+        At most one sequencer works at a time: PostgreSQL by an advisory lock, SQLite because
+        writing transactions exclude each other. Indexes of concurrent transactions have no
+        meaning beyond this: what committed before another began has the smaller one.
+        """
+        done = 0
+        while count := self._sequence_batch():
+            done += count
+        return done
+
+    def publish(self) -> int | None:
+        """Build tiles, sign and publish a checkpoint if there is something new.
+
+        Returns:
+            The new size, or None when nothing is new.
+
+        Raises:
+            RolledBackError: the guard has signed more entries than the database holds.
+            ForkError: the guard has signed another root for this size.
+        """
+        with Session(self.engine) as session:
+            size = session.get_one(LogHead, 1).size
+            last = session.exec(_NEWEST).one_or_none()
+            published = 0 if last is None else last.size
+            self._check_not_rolled_back(size)
+            if published == size:
+                return None
+            entries = list(
+                session.exec(
+                    select(AuditEntry.body)
+                    .where(col(AuditEntry.idx) >= published, col(AuditEntry.idx) < size)
+                    .order_by(col(AuditEntry.idx))
+                )
+            )
+        if len(entries) != size - published:
+            raise ForkError(f"the database has {len(entries)} of entries {published} to {size - 1}")
+        for path, body in build_tiles(published, entries, self.read):
+            self.objects.put_if_absent(f"{self.prefix}/{path}", body)
+        root = TileReader(size, self.read).root()
+        note = self._sign(size, root)
+        with Session(self.engine) as session:
+            session.add(
+                SignedCheckpoint(size=size, root=root, note=note, created_at=seconds(self.clock()))
+            )
+            session.commit()
+        self.objects.put(f"{self.prefix}/checkpoint", note)
+        return size
+
+    def read(self, path: str) -> bytes:
+        """Read a published tile, bundle or the checkpoint."""
+        return self.objects.get(f"{self.prefix}/{path}")
+
+    def latest(self) -> SignedCheckpoint | None:
+        """Return the newest checkpoint, or None before the first."""
+        with Session(self.engine) as session:
+            return session.exec(_NEWEST).one_or_none()
+
+    def prove(self, index: int) -> bytes | None:
+        """Return an entry's `.tlog-proof` under the newest checkpoint, or None if not under it."""
+        checkpoint = self.latest()
+        if checkpoint is None or index >= checkpoint.size:
+            return None
+        hashes = TileReader(checkpoint.size, self.read).prove_inclusion(index)
+        return write_proof(index, hashes, checkpoint.note)
+
+    def _sequence_batch(self) -> int:
+        with Session(self.engine) as session:
+            if self.engine.dialect.name == "postgresql":
+                got = session.execute(
+                    text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": _SEQUENCER_LOCK}
+                ).scalar_one()
+                if not got:
+                    return 0
+            head = session.exec(select(LogHead).where(LogHead.id == 1).with_for_update()).one()
+            pending = session.exec(
+                select(AuditEntry.seq, AuditEntry.body, AuditEntry.leaf_hash)
+                .where(col(AuditEntry.idx).is_(None))
+                .order_by(col(AuditEntry.seq))
+                .limit(BATCH)
+            ).all()
+            for offset, (seq, body, stored_hash) in enumerate(pending):
+                if leaf_hash(body) != stored_hash:
+                    raise ForkError(f"the stored bytes of entry row {seq} changed")
+                session.execute(
+                    update(AuditEntry)
+                    .where(col(AuditEntry.seq) == seq)
+                    .values(idx=head.size + offset)
+                )
+            head.size += len(pending)
+            session.commit()
+            return len(pending)
+
+    def _check_not_rolled_back(self, size: int) -> None:
+        signed, _, _ = self.guard.read()
+        if signed > size:
+            raise RolledBackError(
+                f"a checkpoint over {signed} entries was signed, the database holds {size}:"
+                " it was restored from an older state. Nothing is signed until the missing entries"
+                f" are replayed from the published log at {self.prefix}"
+            )
+
+    def _sign(self, size: int, root: bytes) -> bytes:
+        signed, signed_root, note = self.guard.read()
+        if signed == size and signed_root != root.hex():
+            raise ForkError(f"another tree of {size} entries was signed before; nothing is signed")
+        if signed == size and note:
+            return note
+        self.guard.write(size, root.hex(), b"")
+        note = sign_checkpoint(
+            Checkpoint(self.origin, size, root),
+            self.signers,
+            timestamp=int(self.clock().timestamp()),
+        )
+        keys = [VerifyKey.parse(vkey) for vkey in self.vkeys]
+        opened = parse_checkpoint(open_note(note, keys).text)
+        if (opened.size, opened.root) != (size, root):
+            raise ForkError("the signature does not say what was to be signed")
+        self.guard.write(size, root.hex(), note)
+        return note
+
+
+def entry_json(row: Any) -> dict[str, Any]:
+    """Render a sequenced entry: its index, leaf hash and the exact text of the leaf."""
+    return {
+        "index": row.idx,
+        "leaf_hash": row.leaf_hash.hex(),
+        "entry": json.loads(row.body),
+    }

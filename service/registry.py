@@ -1,0 +1,281 @@
+"""Registering what a job may use: dataset versions and base models, as bytes with digests.
+
+Reading and hashing happen first, outside any transaction; then one short transaction writes the row
+and its entry. Where an object lies is looked up from the endpoint that serves it, never taken from
+a label.
+"""
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from audit.canonical import Digest
+from audit.event import EventKind
+from service.clock import Clock, seconds
+from service.detect import DETECTORS_VERSION, Detection, detect
+from service.ids import Prefix, new_id
+from service.objects.protocol import ObjectError, Objects
+from service.places import Place, Places
+from service.principals import Caller, Role
+from service.problems import Problem, field_problem
+from service.tables import BaseModel, DatasetVersion
+from service.transaction import Transaction
+from trainer.contract import DatasetManifest, DatasetObject, FileEntry, FilesManifest
+
+MAX_OBJECTS = 10_000
+_MAX_ROW_BYTES = 1_048_576
+_MAX_HEADER_BYTES = 100_000_000
+
+
+@dataclass(frozen=True)
+class DatasetScan:
+    """What reading a data set showed."""
+
+    uri: str
+    manifest: DatasetManifest
+    detection: Detection
+    place: Place
+    languages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BaseModelScan:
+    """What reading a base model's folder showed."""
+
+    uri: str
+    files: FilesManifest
+    num_parameters: int
+    place: Place
+
+
+def scan_dataset(
+    objects: Objects, places: Places, *, uri: str, name: str, licence: str
+) -> DatasetScan:
+    """Read every object under `uri` once: hash it, check its rows, look for personal data.
+
+    Raises:
+        Unprocessable: no object, too many, or a row that is not a chat row; names object and line.
+    """
+    listed = []
+    rows: list[Detection] = []
+    languages: set[str] = set()
+    try:
+        members = list(objects.list(uri)) or [(uri, 0)]
+        if len(members) > MAX_OBJECTS:
+            raise field_problem("/uri", f"holds {len(members)} objects, at most {MAX_OBJECTS}")
+        for member, _ in members:
+            before = objects.measure(member)
+            with objects.open(member) as stream:
+                seen = detect(_chat_rows(stream, member, languages))
+            if objects.measure(member) != before:
+                raise field_problem("/uri", f"`{member}` changed while it was read; try again")
+            rows.append(seen)
+            listed.append(
+                DatasetObject(
+                    uri=member,
+                    digest=Digest(before.digest),
+                    size_bytes=before.size_bytes,
+                    rows=seen.num_rows,
+                )
+            )
+        place = places.of(objects.endpoint_of(uri))
+    except ObjectError as error:
+        raise field_problem("/uri", str(error)) from error
+    try:
+        manifest = DatasetManifest(name=name, licence=licence, objects=tuple(listed))
+        manifest = DatasetManifest.from_bytes(manifest.to_bytes())
+    except ValueError as error:
+        raise field_problem("/uri", str(error)) from error
+    return DatasetScan(
+        uri=uri,
+        manifest=manifest,
+        detection=_merged(rows),
+        place=place,
+        languages=tuple(sorted(languages)),
+    )
+
+
+def register_dataset(
+    tx: Transaction,
+    caller: Caller,
+    *,
+    scan: DatasetScan,
+    team: str,
+    categories: list[str],
+    declared: dict[str, Any],
+    clock: Clock,
+) -> DatasetVersion:
+    """Record a dataset version for a team.
+
+    Raises:
+        Forbidden: not a submitter, or not of this team.
+    """
+    caller.require(Role.SUBMITTER)
+    caller.require_team(team)
+    row = DatasetVersion(
+        id=new_id(Prefix.DATASET),
+        entry_id="",
+        created_at=seconds(clock()),
+        created_by=caller.id,
+        team=team,
+        name=scan.manifest.name,
+        uri=scan.uri,
+        manifest_digest=tx.keep(scan.manifest.to_bytes()),
+        num_objects=len(scan.manifest.objects),
+        num_rows=sum(item.rows for item in scan.manifest.objects),
+        size_bytes=sum(item.size_bytes for item in scan.manifest.objects),
+        provider=scan.place.provider,
+        service=scan.place.service,
+        region=scan.place.region,
+        country=scan.place.country,
+        categories_declared=sorted(set(categories)),
+        categories_detected=list(scan.detection.categories),
+        detection={"detectors": DETECTORS_VERSION, "counts": scan.detection.counts},
+        declared={**declared, "licence": scan.manifest.licence, "languages": list(scan.languages)},
+    )
+    tx.record(
+        EventKind.DATASET_REGISTERED,
+        row,
+        actor=caller.actor,
+        data={
+            "manifest": row.manifest_digest,
+            "categories_declared": list(row.categories_declared),
+            "categories_detected": list(row.categories_detected),
+            "country": row.country,
+            "num_objects": row.num_objects,
+            "size_bytes": row.size_bytes,
+        },
+    )
+    return row
+
+
+def scan_base_model(objects: Objects, places: Places, *, uri: str) -> BaseModelScan:
+    """Hash every file of a base model and count its parameters from the safetensors headers.
+
+    Raises:
+        Unprocessable: no files, or no readable safetensors file among them.
+    """
+    try:
+        files = []
+        num_parameters = 0
+        root = uri.rstrip("/") + "/"
+        for member, _ in objects.list(uri):
+            stored = objects.measure(member)
+            files.append(
+                FileEntry(
+                    path=member.removeprefix(root),
+                    digest=Digest(stored.digest),
+                    size_bytes=stored.size_bytes,
+                )
+            )
+            if member.endswith(".safetensors"):
+                with objects.open(member) as stream:
+                    num_parameters += count_parameters(stream, member)
+        if not num_parameters:
+            raise field_problem(
+                "/uri", f"no `*.safetensors` file under `{uri}`; Placet reads no pickles"
+            )
+        manifest = FilesManifest(files=tuple(sorted(files, key=lambda item: item.path)))
+        manifest = FilesManifest.from_bytes(manifest.to_bytes())
+        place = places.of(objects.endpoint_of(uri))
+    except ObjectError as error:
+        raise field_problem("/uri", str(error)) from error
+    return BaseModelScan(uri=uri, files=manifest, num_parameters=num_parameters, place=place)
+
+
+def register_base_model(
+    tx: Transaction,
+    caller: Caller,
+    *,
+    scan: BaseModelScan,
+    name: str,
+    declared: dict[str, Any],
+    clock: Clock,
+) -> BaseModel:
+    """Record a base model.
+
+    Raises:
+        Forbidden: neither submitter nor admin.
+    """
+    caller.require(Role.SUBMITTER, Role.ADMIN)
+    row = BaseModel(
+        id=new_id(Prefix.BASE_MODEL),
+        entry_id="",
+        created_at=seconds(clock()),
+        created_by=caller.id,
+        name=name,
+        uri=scan.uri,
+        files_digest=tx.keep(scan.files.to_bytes()),
+        num_parameters=scan.num_parameters,
+        declared=declared,
+    )
+    tx.record(
+        EventKind.BASE_MODEL_REGISTERED,
+        row,
+        actor=caller.actor,
+        data={"files": row.files_digest, "licence": str(declared["licence"])},
+    )
+    return row
+
+
+def count_parameters(stream: BinaryIO, name: str) -> int:
+    """Count the elements of a safetensors file from its header (8-byte length, then JSON).
+
+    Raises:
+        Unprocessable: the header cannot be read.
+    """
+    try:
+        (length,) = struct.unpack("<Q", stream.read(8))
+        header = json.loads(stream.read(min(length, _MAX_HEADER_BYTES)))
+        shapes = [item["shape"] for key, item in header.items() if key != "__metadata__"]
+        return sum(_product(shape) for shape in shapes)
+    except (struct.error, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise field_problem("/uri", f"`{name}` is no safetensors file ({error})") from error
+
+
+def _product(shape: list[int]) -> int:
+    total = 1
+    for size in shape:
+        total *= int(size)
+    return total
+
+
+def _chat_rows(stream: BinaryIO, name: str, languages: set[str]) -> Iterator[str]:
+    """Yield each row's text; refuse the first line that is no chat row."""
+    number = 0
+    while line := stream.readline(_MAX_ROW_BYTES + 1):
+        number += 1
+        if len(line) > _MAX_ROW_BYTES:
+            raise _row_problem(name, number, f"is longer than {_MAX_ROW_BYTES} bytes")
+        try:
+            row = json.loads(line)
+            texts = [str(message["content"]) for message in row["messages"]]
+            roles = [message["role"] for message in row["messages"]]
+            if isinstance(row.get("language"), str):
+                languages.add(row["language"][:12])
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise _row_problem(
+                name, number, 'expected {"id","group","language","messages":[{"role","content"}]}'
+            ) from None
+        if "assistant" not in roles:
+            raise _row_problem(name, number, "has no `assistant` message to learn from")
+        yield "\n".join(texts)
+
+
+def _row_problem(name: str, number: int, detail: str) -> Problem:
+    return field_problem("/uri", f"`{name}` line {number}: {detail}")
+
+
+def _merged(parts: list[Detection]) -> Detection:
+    counts: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.counts.items():
+            counts[name] = counts.get(name, 0) + count
+    categories = {category for part in parts for category in part.categories}
+    return Detection(
+        counts=counts,
+        categories=tuple(sorted(categories)),
+        num_rows=sum(part.num_rows for part in parts),
+    )

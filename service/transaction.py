@@ -1,0 +1,174 @@
+"""One transaction for a change and its record. Nobody else commits.
+
+    with transactions.write() as tx:
+        job.state = JobState.APPROVED
+        tx.record(EventKind.APPROVAL_GIVEN, job, actor=actor, data={…})
+
+`record` writes the entry at once, ties the row to it and raises the row's version; the triggers of
+the migration refuse a governed row whose entry is not there. On a clean exit all of it commits, on
+an exception none of it. A refusal that must leave a trace is a committed state, not a raise.
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.keywrap import aes_key_unwrap, aes_key_wrap
+from sqlalchemy import Engine, insert
+from sqlmodel import Session
+
+from audit import sealed as sealing
+from audit.canonical import Digest, JsonValue, digest
+from audit.event import Actor, Event, EventKind, to_bytes
+from audit.merkle import leaf_hash
+from service.clock import Clock, millis
+from service.database import READ_ONLY
+from service.ids import Prefix, new_id
+from service.tables import AuditEntry, Document, Governed, SealedValue, SubjectKey
+
+SYSTEM = Actor(kind="service", ref="placet", auth="internal")
+
+
+class Transaction:
+    """A database session and the entries of what it changes; made by `Transactions.write`."""
+
+    def __init__(self, session: Session, *, origin: str, clock: Clock, seal_key: bytes) -> None:
+        self.session = session
+        self._origin = origin
+        self._clock = clock
+        self._seal_key = seal_key
+
+    def record(
+        self,
+        kind: EventKind,
+        subject: Governed | str,
+        *,
+        actor: Actor,
+        data: Mapping[str, JsonValue],
+        outcome: str = "ok",
+        private: Mapping[str, str] | None = None,
+    ) -> str:
+        """Write the entry of a change and tie the changed row to it.
+
+        Args:
+            kind: what happened; a closed list.
+            subject: the governed row that changed, or ``kind:id`` when no row did.
+            actor: who did it; never taken from a request body.
+            data: non-personal values as `audit.event` lists them for this kind.
+            outcome: ``ok``, ``denied`` or ``error``.
+            private: personal values or free text. Only commitments enter the log; the values are
+                encrypted beside it under the actor's own key and can be erased.
+
+        Returns:
+            The entry's id.
+        """
+        entry_id = new_id(Prefix.ENTRY)
+        entity = subject if isinstance(subject, str) else subject.entity
+        resource = entity if isinstance(subject, str) else f"{entity}@{subject.version + 1}"
+        commitments = {
+            field: self._seal(entry_id, field, value, subject=actor.ref)
+            for field, value in (private or {}).items()
+        }
+        at = millis(self._clock())
+        body = to_bytes(
+            Event(
+                id=entry_id,
+                log=self._origin,
+                at=at,
+                actor=actor,
+                action=kind,
+                resource=resource,
+                outcome=outcome,
+                data=dict(data),
+                sealed=commitments,
+            )
+        )
+        self.session.execute(
+            insert(AuditEntry).values(
+                id=entry_id,
+                entity=entity,
+                kind=kind.value,
+                at=at,
+                body=body,
+                leaf_hash=leaf_hash(body),
+            )
+        )
+        if not isinstance(subject, str):
+            self.tie(entry_id, subject)
+        return entry_id
+
+    def tie(self, entry_id: str, *rows: Governed) -> None:
+        """Tie further rows to an entry that records their change too."""
+        for row in rows:
+            row.entry_id = entry_id
+            row.version += 1
+            self.session.add(row)
+
+    def keep(self, body: bytes, media_type: str = "application/json") -> Digest:
+        """Store a document under its digest, once."""
+        name = digest(body)
+        if self.session.get(Document, name) is None:
+            self.session.add(Document(digest=name, media_type=media_type, body=body))
+            self.session.flush()
+        return name
+
+    def _seal(self, entry_id: str, field: str, value: str, *, subject: str) -> str:
+        key = self._subject_key(subject)
+        commit_key = secrets.token_bytes(sealing.KEY_BYTES)
+        self.session.add(
+            SealedValue(
+                entry_id=entry_id,
+                field=field,
+                subject_key=subject,
+                sealed=sealing.seal(
+                    key,
+                    secrets.token_bytes(sealing.NONCE_BYTES),
+                    entry_id=entry_id,
+                    field=field,
+                    commit_key=commit_key,
+                    value=value.encode(),
+                ),
+            )
+        )
+        return sealing.commit(commit_key, entry_id, field, value.encode())
+
+    def _subject_key(self, subject: str) -> bytes:
+        row = self.session.get(SubjectKey, subject)
+        if row is not None:
+            return aes_key_unwrap(self._seal_key, row.wrapped)
+        key = secrets.token_bytes(32)
+        self.session.add(SubjectKey(subject=subject, wrapped=aes_key_wrap(self._seal_key, key)))
+        self.session.flush()
+        return key
+
+
+@dataclass(frozen=True)
+class Transactions:
+    """Opens transactions on one database.
+
+    Args:
+        engine: where.
+        origin: the audit log's name; every entry carries it.
+        clock: what time it is.
+        seal_key: 32 bytes that wrap the keys of personal values.
+    """
+
+    engine: Engine
+    origin: str
+    clock: Clock
+    seal_key: bytes
+
+    @contextmanager
+    def write(self) -> Iterator[Transaction]:
+        """Open a writing transaction; commit on a clean exit, roll back on an exception."""
+        with Session(self.engine, autoflush=False, expire_on_commit=False) as session:
+            yield Transaction(session, origin=self.origin, clock=self.clock, seal_key=self.seal_key)
+            session.commit()
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """Open a reading session; what it changes is never committed."""
+        engine = self.engine.execution_options(**READ_ONLY)
+        with Session(engine, autoflush=False) as session:
+            yield session

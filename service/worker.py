@@ -1,0 +1,143 @@
+"""Composition root of the worker: two loops, one for the log and one for everything that runs.
+
+Both are level-triggered: each pass looks at what is and does the next step, so a crash anywhere is
+followed by the same step again. Stopping the worker stops no run and no endpoint.
+"""
+
+import threading
+from collections.abc import Callable
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+from sqlmodel import col, select
+
+from service import deployments, models, runs
+from service.approvals import expire
+from service.clock import seconds
+from service.engines.protocol import EngineError
+from service.installation import Installation
+from service.ledger import ForkError, RolledBackError
+from service.lifecycle import DeploymentState, JobState
+from service.objects.protocol import ObjectError
+from service.serving import ServingError
+from service.tables import Deployment, EndpointState, Job, StoredDecision
+
+log = structlog.get_logger(__name__)
+# What the outside may do to a pass; the next pass tries again.
+_TRANSIENT = (EngineError, ObjectError, ServingError, SQLAlchemyError, OSError)
+
+
+class Worker:
+    """Runs both loops in threads until `stop`.
+
+    Args:
+        installation: what to work on.
+    """
+
+    def __init__(self, installation: Installation) -> None:
+        self._installation = installation
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._loop, args=("log", self.publish), daemon=True),
+            threading.Thread(target=self._loop, args=("work", self.work), daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Start the log if it is new, then both loops.
+
+        Raises:
+            RolledBackError: the database is older than what was signed.
+        """
+        self._installation.ledger.start(self._installation.transactions)
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Let the present pass end; what it committed stays."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(timeout=30)
+
+    def run(self) -> None:
+        """Work until stopped from another thread or a signal handler."""
+        self.start()
+        self._stop.wait()
+        self.stop()
+
+    def publish(self) -> None:
+        """Give indexes and publish a checkpoint, if there is anything new."""
+        self._installation.ledger.sequence()
+        self._installation.ledger.publish()
+
+    def work(self) -> None:
+        """Do the next step of everything that waits for one."""
+        wired = self._installation
+        for job_id in self._jobs(JobState.AWAITING_APPROVAL):
+            self._step(self._expire_if_due, job_id)
+        for job_id in self._jobs(JobState.APPROVED):
+            if self._step(lambda one: runs.dispatch(wired.runs, one), job_id):
+                self._step(lambda one: runs.launch(wired.runs, one), job_id)
+        for job_id in self._jobs(JobState.DISPATCHING):
+            self._step(lambda one: runs.launch(wired.runs, one), job_id)
+        for job_id in self._jobs(JobState.RUNNING, JobState.CANCELLING):
+            self._step(lambda one: runs.observe(wired.runs, one), job_id)
+        with wired.transactions.read() as session:
+            finished = models.waiting_runs(session)
+        for run_id in finished:
+            self._step(lambda one: models.register(wired.runs, one), run_id)
+        for deployment_id in self._deployments(DeploymentState.APPROVED):
+            self._step(lambda one: deployments.advance(wired.deployments, one), deployment_id)
+        for deployment_id in self._deployments(DeploymentState.ACTIVE):
+            self._step(lambda one: deployments.watch(wired.deployments, one), deployment_id)
+        for deployment_id in self._orphaned_endpoints():
+            self._step(lambda one: deployments.stop_endpoint(wired.deployments, one), deployment_id)
+
+    def _loop(self, name: str, once: Callable[[], None]) -> None:
+        while not self._stop.wait(self._installation.settings.worker_interval_s):
+            try:
+                once()
+            except (RolledBackError, ForkError) as error:
+                log.critical("log.signing_stopped", reason=str(error))
+            except _TRANSIENT as error:
+                log.warning("worker.retry", loop=name, reason=str(error)[:300])
+            except Exception:  # a composition root: a bug in one pass ends one pass
+                log.exception("worker.failed", loop=name)
+
+    def _step(self, act: Callable[[str], object], subject: str) -> object:
+        """Do one step; an outage there must not keep the others waiting."""
+        try:
+            return act(subject)
+        except _TRANSIENT as error:
+            log.warning("worker.retry", subject=subject, reason=str(error)[:300])
+            return None
+
+    def _expire_if_due(self, job_id: str) -> None:
+        wired = self._installation
+        with wired.transactions.write() as tx:
+            job = tx.session.get_one(Job, job_id, with_for_update=True)
+            if job.state != JobState.AWAITING_APPROVAL:
+                return
+            decision = tx.session.get_one(StoredDecision, job.decision_id)
+            if decision.expires_at <= seconds(wired.clock()):
+                expire(tx, job)
+
+    def _jobs(self, *states: JobState) -> list[str]:
+        with self._installation.transactions.read() as session:
+            rows = select(Job.id).where(col(Job.state).in_(states)).order_by(Job.id)
+            return list(session.exec(rows))
+
+    def _deployments(self, state: DeploymentState) -> list[str]:
+        with self._installation.transactions.read() as session:
+            rows = select(Deployment.id).where(Deployment.state == state).order_by(Deployment.id)
+            return list(session.exec(rows))
+
+    def _orphaned_endpoints(self) -> list[str]:
+        """List deployments that must not answer but still have an endpoint."""
+        over = [DeploymentState.RETIRED, DeploymentState.FAILED, DeploymentState.DENIED]
+        with self._installation.transactions.read() as session:
+            rows = (
+                select(Deployment.id)
+                .join(EndpointState, col(EndpointState.deployment_id) == col(Deployment.id))
+                .where(col(Deployment.state).in_(over), col(EndpointState.ref).is_not(None))
+            )
+            return list(session.exec(rows))
