@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from audit.canonical import Digest
 from audit.event import EventKind
 from service.clock import Clock, seconds
 from service.detect import DETECTORS_VERSION, Detection, detect
@@ -22,7 +21,7 @@ from service.principals import Caller, Role
 from service.problems import Problem, field_problem
 from service.tables import BaseModel, DatasetVersion
 from service.transaction import Transaction
-from trainer.contract import DatasetManifest, DatasetObject, FileEntry, FilesManifest
+from trainer.contract import DatasetManifest, DatasetObject, Digest, FileEntry, FilesManifest
 
 MAX_OBJECTS = 10_000
 _MAX_ROW_BYTES = 1_048_576

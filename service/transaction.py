@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.keywrap import aes_key_unwrap, aes_key_wrap
 from sqlalchemy import Engine, insert
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session
 
 from audit import sealed as sealing
@@ -104,13 +105,12 @@ class Transaction:
             row.entry_id = entry_id
             row.version += 1
             self.session.add(row)
+        self.session.flush()
 
     def keep(self, body: bytes, media_type: str = "application/json") -> Digest:
         """Store a document under its digest, once."""
         name = digest(body)
-        if self.session.get(Document, name) is None:
-            self.session.add(Document(digest=name, media_type=media_type, body=body))
-            self.session.flush()
+        self._insert_once(Document, digest=name, media_type=media_type, body=body)
         return name
 
     def _seal(self, entry_id: str, field: str, value: str, *, subject: str) -> str:
@@ -137,10 +137,16 @@ class Transaction:
         row = self.session.get(SubjectKey, subject)
         if row is not None:
             return aes_key_unwrap(self._seal_key, row.wrapped)
-        key = secrets.token_bytes(32)
-        self.session.add(SubjectKey(subject=subject, wrapped=aes_key_wrap(self._seal_key, key)))
-        self.session.flush()
-        return key
+        fresh = aes_key_wrap(self._seal_key, secrets.token_bytes(32))
+        self._insert_once(SubjectKey, subject=subject, wrapped=fresh)
+        # Another transaction may have been first; its key is the subject's.
+        return aes_key_unwrap(self._seal_key, self.session.get_one(SubjectKey, subject).wrapped)
+
+    def _insert_once(self, table: type[Document | SubjectKey], **values: object) -> None:
+        """Insert a row unless its key is there, without touching pending changes of other rows."""
+        is_postgresql = self.session.get_bind().dialect.name == "postgresql"
+        statement = (postgresql if is_postgresql else sqlite).insert(table).values(**values)
+        self.session.execute(statement.on_conflict_do_nothing())
 
 
 @dataclass(frozen=True)
