@@ -60,7 +60,7 @@ def seen_by(
     instant = str(case.get("evaluated_at", DEFAULT_INSTANT))
     facts: dict[str, Any] = copy.deepcopy({k: v for k, v in base.items() if k != "derived"})
     _change(facts, case, derived=False)
-    _, errors = contract_errors(facts, evaluator)
+    _, _, errors = contract_errors(facts, evaluator)
     if errors:
         raise ValueError(f"facts break the contract: {errors}")
     derived = derive(facts, reference, parse_instant(instant))
@@ -80,7 +80,10 @@ def _change(document: dict[str, Any], case: Mapping[str, Any], *, derived: bool)
 
 def _laid_over(under: Any, over: Any) -> Any:
     if isinstance(under, dict) and isinstance(over, dict):
-        return {k: _laid_over(under.get(k), over[k]) if k in over else under[k] for k in {**under, **over}}
+        return {
+            k: _laid_over(under.get(k), over[k]) if k in over else under[k]
+            for k in {**under, **over}
+        }
     if isinstance(under, list) and isinstance(over, list):
         return [_laid_over(a, b) for a, b in zip(under, over, strict=True)]
     return copy.deepcopy(over)

@@ -18,13 +18,13 @@ changes whenever its output may change. Facts that cannot be read at all are rec
 """
 
 import datetime as dt
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from audit.canonical import CanonicalError, Digest, canonical, digest, parse
-
 from policies.evaluator import Failure
 from policies.rule import Approval
 
@@ -51,6 +51,11 @@ class Finding:
     outcome: str
     at: tuple[Failure, ...] = ()
     missing: tuple[str, ...] = ()
+
+    @functools.lru_cache(maxsize=4096)  # noqa: B019 — values, few of them, the same every time
+    def to_bytes(self) -> bytes:
+        """Return the canonical bytes that stand in the record."""
+        return canonical(self.to_document())
 
     def to_document(self) -> dict[str, Any]:
         """Return the form that stands in the record."""
@@ -149,6 +154,6 @@ def parse_instant(text: str) -> dt.datetime:
     if not isinstance(text, str) or not _INSTANT_FORM.match(text):
         raise GateError(f"instant {text!r}: expected `YYYY-MM-DDThh:mm:ssZ`")
     try:
-        return dt.datetime.strptime(text, INSTANT).replace(tzinfo=dt.UTC)
+        return dt.datetime.fromisoformat(text)  # lenient, but the form is already strict
     except ValueError as cause:
         raise GateError(f"instant `{text}`: no such day or time") from cause

@@ -46,6 +46,8 @@ def derive(facts: Mapping[str, Any], reference: Reference, at: dt.datetime) -> F
         job_end=job_end(facts, at),
         is_strict=data.get("restricted") is not False,
         needs_hds=data.get("french_health") is True,
+        eu=reference.members("eu", at.date()),
+        eea=reference.members("eea", at.date()),
     )
     found: Facts = {
         "data": data,
@@ -186,8 +188,8 @@ def budget(cost: Mapping[str, Any]) -> Facts:
     if estimate is None or limit is None:
         return {}
     found: Facts = {"headroom_cents": limit - estimate}
-    if limit > 0:
-        found["used_permille"] = -(-estimate * 1000 // limit)
+    if limit > 0 or estimate == 0:
+        found["used_permille"] = -(-estimate * 1000 // max(1, limit))
     return found
 
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, Protocol
 
 import jsonschema
 import referencing
+
 from audit.canonical import canonical
 
 Failure = tuple[str, str]
@@ -71,7 +72,10 @@ class _PythonChecker:
     def is_valid(self, instance: Any) -> bool:
         try:
             return bool(self._validator.is_valid(instance))
-        except (referencing.exceptions.Unresolvable, jsonschema.exceptions.ValidationError) as cause:
+        except (
+            referencing.exceptions.Unresolvable,
+            jsonschema.exceptions.ValidationError,
+        ) as cause:
             raise EvaluationError(f"cannot evaluate: {type(cause).__name__}") from cause
 
     def failures(self, instance: Any) -> list[Failure]:

@@ -18,7 +18,6 @@ from importlib import resources
 from typing import Any
 
 from audit.canonical import CanonicalError, canonical
-
 from policies.evaluator import Checker, Evaluator, Failure
 from policies.strict import StrictError, parse_json, parse_yaml
 
@@ -69,21 +68,22 @@ def parse_facts(data: bytes, *, syntax: str = "json") -> dict[str, Any]:
     return value
 
 
-def contract_errors(facts: Any, evaluator: Evaluator) -> tuple[bytes, list[Failure]]:
+def contract_errors(facts: Any, evaluator: Evaluator) -> tuple[bytes, Any, list[Failure]]:
     """Check facts against the contract; any failure means that the gate denies.
 
-    Returns the canonical bytes ("null" for what cannot be read: a float, NaN, a big integer, a
-    lone surrogate, too much, not an object) and the failures, sorted: pairs of a JSON pointer
-    and a keyword of JSON Schema or one of the keywords above.
+    Returns the canonical bytes, the same facts as a copy in plain JSON types, and the failures,
+    sorted: pairs of a JSON pointer and a keyword of JSON Schema or one of the keywords above.
+    What cannot be read (a float, NaN, a big integer, a lone surrogate, too much, not an object)
+    gives "null".
     """
     try:
         data = canonical([facts])[1:-1]  # one level deeper, as it will stand in the record
     except (CanonicalError, RecursionError):
         data = b"null"
     if not isinstance(facts, dict) or data == b"null" or len(data) > MAX_FACTS_BYTES:
-        return b"null", [("", UNREADABLE)]
+        return b"null", None, [("", UNREADABLE)]
+    plain = json.loads(data)  # tuples and subclasses are gone
     if b"\\" in data:  # only a quote, a backslash or a control character needs an escape
-        return data, [("", CHARACTERS)]
+        return data, plain, [("", CHARACTERS)]
     checker = _contract(evaluator)
-    plain = json.loads(data)
-    return data, [] if checker.is_valid(plain) else checker.failures(plain)
+    return data, plain, [] if checker.is_valid(plain) else checker.failures(plain)

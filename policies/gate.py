@@ -19,14 +19,12 @@ recorded facts and derived facts; level 2 derives again from the raw facts and r
 
 import datetime as dt
 import functools
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from audit.canonical import canonical, digest
-
 from policies.decision import (
     FORMAT,
     INSTANT,
@@ -108,16 +106,19 @@ def decide(
         raise GateError(f"subject {subject!r}: expected `kind:id` or `kind:id@version`")
     engine = evaluator or default_evaluator()
     question = _Question(policy, reference, evaluated_at, subject, tuple(waivers), engine)
-    encoded, errors = contract_errors(facts, engine)  # (1)
-    plain = json.loads(encoded)  # a copy in plain JSON types: tuples and subclasses are gone
+    encoded, plain, errors = contract_errors(facts, engine)  # (1)
     derived = {} if errors else derive(plain, reference, at)  # (2)
-    return _judge(question, plain, derived, errors)
+    return _judge(question, (encoded, plain), derived, errors)
 
 
 def _judge(
-    question: _Question, facts: Any, derived: Mapping[str, Any], errors: Sequence[Failure]
+    question: _Question,
+    both: tuple[bytes, Any],
+    derived: Mapping[str, Any],
+    errors: Sequence[Failure],
 ) -> Decision:
-    policy = question.policy
+    """Take steps 3 to 5; `both` are the facts in canonical bytes and in plain JSON types."""
+    policy, (encoded, facts) = question.policy, both
     results: list[Finding] = []
     obligations: dict[str, str] = {}
     if not errors:
@@ -138,7 +139,7 @@ def _judge(
         "reference": question.reference.digest,
         "derivation": VERSION,
         "facts": facts,
-        "facts_digest": digest(canonical(facts)),
+        "facts_digest": digest(encoded),
         "derived": derived,
         "waivers": considered(question.waivers),
         "verdict": verdict,
@@ -155,9 +156,19 @@ def _judge(
         obligations=obligations,
         valid_until=document["valid_until"],
         facts_digest=document["facts_digest"],
-        record=canonical(document),
+        record=_record(document, encoded, results),
         document=document,
     )
+
+
+def _record(document: Mapping[str, Any], encoded: bytes, results: Sequence[Finding]) -> bytes:
+    """Return `canonical(document)`, faster: facts and results are already encoded."""
+    ready = {"facts": encoded, "results": b"[%b]" % b",".join(f.to_bytes() for f in results)}
+    members = [
+        b'"%b":%b' % (name.encode(), ready.get(name) or canonical(value))
+        for name, value in sorted(document.items())
+    ]
+    return b"{%b}" % b",".join(members)
 
 
 def ask(
@@ -170,14 +181,16 @@ def ask(
     try:
         if asked.applies is not None and (absent := _absent(rule.applies_needs, seen, cache)):
             outcome = "unknown"
-        elif asked.applies is not None and not asked.applies.is_valid(seen):
+        elif asked.applies is not None and not asked.applies.is_valid(
+            _shown(seen, rule.applies_view)
+        ):
             outcome = "not_applicable"
         elif absent := _absent(rule.requires_needs, seen, cache):
             outcome = "unknown"
-        elif asked.requires.is_valid(seen):
+        elif asked.requires.is_valid(shown := _shown(seen, rule.requires_view)):
             outcome = "pass"
         else:
-            at, outcome = tuple(asked.requires.failures(seen)), "violated"
+            at, outcome = tuple(asked.requires.failures(shown)), "violated"
     except _ENGINE_FAULTS:
         outcome = "error"
     return Finding(rule.id, rule.version, rule.effect, outcome, at, absent)
@@ -186,12 +199,19 @@ def ask(
 def _absent(
     paths: tuple[Path, ...], seen: Mapping[str, Any], known: dict[Path, list[str]]
 ) -> tuple[str, ...]:
-    found: set[str] = set()
+    found: list[str] = []
     for path in paths:
         if path not in known:
             known[path] = missing(seen, path)
-        found.update(known[path])
-    return tuple(sorted(found))
+        found += known[path]
+    return tuple(sorted(set(found))) if found else ()
+
+
+def _shown(seen: Mapping[str, Any], view: tuple[Path, ...]) -> dict[str, Any]:
+    """Return only the members that a schema names: engines copy what they are given."""
+    shown: dict[str, Any] = {path[0]: seen[path[0]] for path in view if len(path) == 1}
+    inner = {path[1]: seen["derived"][path[1]] for path in view if len(path) == 2}
+    return {**shown, "derived": inner} if inner else shown
 
 
 def _waive(question: _Question, found: Finding) -> Finding:
@@ -321,7 +341,7 @@ def replay(
         raise GateError("decision record: `derived` is not an object")
     engine = evaluator or default_evaluator()
     question = _Question(policy, reference, evaluated_at, subject, waivers, engine)
-    first = _judge(question, facts, derived, second.contract_errors)
+    first = _judge(question, (canonical(facts), facts), derived, second.contract_errors)
     names = sorted(set(document) | set(second.document))
     return ReplayResult(
         same_inputs=document.get("policy") == digest(policy_bytes)

@@ -18,8 +18,7 @@ from policies.pointers import join, pattern_of, split
 from policies.rule import RuleError, needs
 
 KEYWORDS = frozenset(
-    "properties required type const enum minimum maximum exclusiveMinimum exclusiveMaximum "
-    "minItems maxItems minLength maxLength items contains allOf anyOf uniqueItems".split()
+    ["properties", "required", "type", "const", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems", "minLength", "maxLength", "items", "contains", "allOf", "anyOf", "uniqueItems"]
 )
 PLACEHOLDER = re.compile(r"\{(/[A-Za-z0-9_*/]+)\}")
 

@@ -122,9 +122,7 @@ def load_policy(dirs: Sequence[Path] = (PACKS,)) -> Policy:
     return policy_of(read_packs(dirs))
 
 
-def load_reference(
-    folder: Path = REFERENCE, *, site: Mapping[str, Any] | None = None
-) -> Reference:
+def load_reference(folder: Path = REFERENCE, *, site: Mapping[str, Any] | None = None) -> Reference:
     """Load reference data from a folder, with the operator's own site if there is one.
 
     Raises:

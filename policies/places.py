@@ -29,6 +29,8 @@ class Setting:
     is_strict: bool
     """Unverified rows count as unknown: restricted data, or data whose class is unknown."""
     needs_hds: bool
+    eu: frozenset[str]
+    eea: frozenset[str]
 
     def usable(self, row: Row | None) -> Row | None:
         """Return the row when it may be relied on, else None."""
@@ -55,13 +57,18 @@ def location(setting: Setting, at: Mapping[str, Any]) -> Facts:
     if row is None:
         return {}
     country = str(row["country"])
-    eu = setting.reference.members("eu", setting.on)
-    eea = setting.reference.members("eea", setting.on)
-    if not eu or not eea:  # no list is in force on that day: membership is not known
+    if (
+        not setting.eu or not setting.eea
+    ):  # no list is in force on that day: membership is not known
         return {"country": country}
-    in_eea = country in eea
+    in_eea = country in setting.eea
     adequacy = "eea" if in_eea else setting.reference.adequacy(country, setting.on)
-    return {"country": country, "in_eu": country in eu, "in_eea": in_eea, "adequacy": adequacy}
+    return {
+        "country": country,
+        "in_eu": country in setting.eu,
+        "in_eea": in_eea,
+        "adequacy": adequacy,
+    }
 
 
 def us_exposure(setting: Setting, at: Mapping[str, Any]) -> str | None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from audit.canonical import CanonicalError, Digest, canonical, digest, parse
-
 from policies.rule import Rule, RuleError
 
 FORMAT = "placet.policy/1"

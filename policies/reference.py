@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from audit.canonical import CanonicalError, Digest, canonical, digest, parse
-
 from policies.evaluator import PythonEvaluator
 from policies.facts import schema
 

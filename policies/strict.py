@@ -17,7 +17,6 @@ import io
 import re
 from collections.abc import Iterator
 
-from audit.canonical import CanonicalError, JsonValue, canonical, parse
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import (
@@ -31,12 +30,16 @@ from ruamel.yaml.events import (
     StreamEndEvent,
 )
 
+from audit.canonical import CanonicalError, JsonValue, canonical, parse
+
 MAX_YAML_BYTES = 1_048_576
 MAX_DEPTH = 64
 
 _INTEGER = re.compile(r"(0|-?[1-9][0-9]*)\Z")
 # Plain scalars that start like a number but are none of our integers: versions of YAML disagree.
-_NUMBER_LIKE = re.compile(r"[-+]?(\.?[0-9][0-9_.,:xXoObBeE+a-fA-F-]*|\.(inf|Inf|INF|nan|NaN|NAN))\Z")
+_NUMBER_LIKE = re.compile(
+    r"[-+]?(\.?[0-9][0-9_.,:xXoObBeE+a-fA-F-]*|\.(inf|Inf|INF|nan|NaN|NAN))\Z"
+)
 _DATE_LIKE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt \t].*)?\Z")
 _CONSTANTS: dict[str, JsonValue] = {"null": None, "true": True, "false": False}
 _REFUSED_WORDS = frozenset({"", "~", "<<", "=", "Null", "NULL", "True", "TRUE", "False", "FALSE"})

@@ -19,7 +19,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from audit.canonical import is_digest
-
 from policies.decision import Finding, GateError, parse_instant
 
 FORMAT = "placet.waiver/1"
