@@ -7,8 +7,9 @@ few per cent for short documents, are left out):
     evaluated  2 N_body + 2 N_adapter
     and for each supervised token 4 N_head when trained, 2 N_head when evaluated
 
-Energy comes from the processor's own counters (Linux powercap, "RAPL") or from NVML. They count the
-whole package or card, whoever else uses it. Where none can be read it is unknown, never zero.
+Energy comes from the processor's own counters (Linux powercap, "RAPL"), which count the whole
+package, whoever else uses it. Where none can be read, or a GPU did the work, it is unknown, never
+zero.
 """
 
 import resource

@@ -11,12 +11,11 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import save
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 from trainer import attention
 from trainer.contract import AdapterSpec
 from trainer.lora import ADAPTER, fuse
-from trainer.render import Tokenizer
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -59,14 +58,6 @@ class Adapted:
     def num_parameters(self) -> int:
         """Count all distinct parameters of the base."""
         return sum(p.numel() for p in self.peft.parameters() if not p.requires_grad)
-
-
-def load_tokenizer(directory: Path) -> Tokenizer:
-    """Load the tokenizer from local files only."""
-    tokenizer: Tokenizer = AutoTokenizer.from_pretrained(
-        directory, local_files_only=True, trust_remote_code=False
-    )
-    return tokenizer
 
 
 def load_base(directory: Path, *, precision: str, device: torch.device) -> torch.nn.Module:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from trainer.contract import JobSpec
 from trainer.intake import Row
-from trainer.order import num_steps
+from trainer.order import num_steps, step_packs
 from trainer.pack import (
     Fitted,
     Pack,
@@ -58,7 +58,7 @@ def prepare(
     if not train.rows or (eval_rows and not held_out.rows):
         raise RefusedError(
             Reason.DATASET_OVERLONG,
-            f"no row is left at {spec.max_tokens} tokens on one side of the split; raise max_tokens",
+            f"one side of the split has no row within {spec.max_tokens} tokens; raise max_tokens",
         )
     size = capacity(
         train.rows,
@@ -119,8 +119,14 @@ def _ledger(prepared: Prepared, sides: Sequence[Fitted], rows: int) -> dict[str,
     }
 
 
-def planned_work(prepared: Prepared, *, epochs: int) -> tuple[int, int]:
-    """Return (tokens, targets) that the planned updates train on, all epochs, exact for whole epochs."""
-    places = min(prepared.num_steps * prepared.packs_per_step, len(prepared.train) * epochs)
-    tokens, targets = num_tokens(prepared.train), num_targets(prepared.train)
-    return tokens * places // len(prepared.train), targets * places // len(prepared.train)
+def planned_work(prepared: Prepared, spec: JobSpec) -> tuple[int, int]:
+    """Return (tokens, targets) that all planned updates train on."""
+    seen = step_packs(
+        seed=spec.seed,
+        cursor=0,
+        num_packs=len(prepared.train),
+        packs_per_step=prepared.num_steps * prepared.packs_per_step,
+        epochs=spec.optimizer.epochs,
+    )
+    packs = [prepared.train[index] for index in seen]
+    return num_tokens(packs), num_targets(packs)
