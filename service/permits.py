@@ -156,7 +156,10 @@ def verify(token: str, public_pem: bytes, *, at: int) -> PermitClaims:
     Raises:
         PermitError: It is not ours, is malformed, or is not valid at that time.
     """
-    key = load_pem_public_key(public_pem)
+    try:
+        key = load_pem_public_key(public_pem)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise PermitError("expected a public key in PEM, got other bytes") from error
     if not isinstance(key, Ed25519PublicKey):
         raise PermitError("expected an Ed25519 public key, got another kind")
     try:

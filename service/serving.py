@@ -218,7 +218,7 @@ class LocalServing:
         process.launch(
             folder,
             [
-                *(str(self._python), "-I", "-m", "transformers.cli.transformers", "serve"),
+                *(str(self._python), "-I", "-u", "-m", "transformers.cli.transformers", "serve"),
                 *(endpoint.name, "--host", "127.0.0.1", "--port", str(endpoint.port)),
                 *("--device", self._device, "--no-trust-remote-code", "--no-enable-cors"),
             ],

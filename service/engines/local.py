@@ -2,7 +2,8 @@
 
 One folder per run, `<root>/<run id>/`: what was asked (`spec.json`, `permit.jwt`, `issuer.pem`,
 `output.txt`), what the supervisor writes (`supervisor` lists it) and `scratch/`, where the trainer
-works. A reference is `local:<run id>`.
+works. A reference is `local:<run id>`. Runs outlive the service's own process; what ends a whole
+container or systemd unit ends them, too (use `KillMode=process`).
 
 The trainer gets a minimal environment (`process.environment`) plus what the request names.
 
@@ -74,7 +75,7 @@ def trainer_command(python: Path, threads: int) -> Command:
 
     def command(paths: RunPaths) -> list[str]:
         return [
-            *(str(python), "-I", "-c", _BOOTSTRAP, home),
+            *(str(python), "-I", "-u", "-c", _BOOTSTRAP, home),
             "train",
             *("--spec", str(paths.spec)),
             *("--permit", str(paths.permit)),

@@ -131,7 +131,6 @@ def environment(scratch: Path, threads: int) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "HOME": str(scratch),
         "OMP_NUM_THREADS": str(threads),
-        "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(scratch / "tmp"),
         "TRANSFORMERS_OFFLINE": "1",
     }

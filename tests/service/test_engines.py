@@ -1,5 +1,6 @@
 """One contract for the local engine and the fake, then what only real processes can do wrong."""
 
+import importlib.util
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fakes import FakeEngine
 
 from service.engines import process
@@ -25,6 +27,7 @@ from service.engines.protocol import (
     RunState,
     UnknownRunError,
 )
+from service.permits import Issuer
 
 REQUEST = RunRequest(
     run_id="run_1",
@@ -319,8 +322,8 @@ class TestEnvironment:
         paths = RunPaths("run_1", "file:///o", tmp_path, tmp_path, tmp_path, tmp_path)
         command = trainer_command(Path(sys.executable), 1)(paths)
         probe = "print(__import__('importlib.util').util.find_spec('trainer').origin)"
-        command = [part.replace("runpy.run_module", "(lambda *_, **__:0)") for part in command[:5]]
-        command[3] += f"; {probe}"
+        command = [part.replace("runpy.run_module", "(lambda *_, **__:0)") for part in command[:6]]
+        command[4] += f"; {probe}"
 
         done = subprocess.run(
             command,
@@ -332,6 +335,19 @@ class TestEnvironment:
         )
 
         assert Path(done.stdout.strip()) == Path(__file__).parents[2] / "trainer" / "__init__.py"
+
+
+def test_the_real_trainer_refuses_a_permit_that_is_none(tmp_path):
+    if importlib.util.find_spec("trainer.__main__") is None:
+        pytest.skip("the trainer has no command line here")
+    (tmp_path / "issuer.pem").write_bytes(Issuer(Ed25519PrivateKey.generate()).public_pem())
+    engine = LocalEngine(tmp_path / "runs", tmp_path / "issuer.pem")
+    ref = engine.submit(replace(REQUEST, output_uri=(tmp_path / "out").as_uri()))
+
+    seen = until(lambda: engine.observe(ref), lambda seen: seen.state.is_final, within_s=60)
+
+    assert seen == Observation(RunState.REFUSED, exit_code=2), engine.logs(ref, 0)
+    assert b'"kind":"refused"' in engine.events(ref, 0)
 
 
 class TestProcesses:
@@ -524,8 +540,10 @@ sys.stdin.read()
         local.end(ref, 0)
         final(local, ref)
 
-        with pytest.raises(ChildProcessError):
-            os.waitpid(-1, os.WNOHANG)
+        stats = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/stat") if path.exists()]
+        fields = [stat.rpartition(b")")[2].split() for stat in stats]
+        ours = [state for state, parent, *_ in fields if int(parent) == os.getpid()]
+        assert b"Z" not in ours
 
     def test_an_id_that_is_a_path_is_refused(self, local):
         for run_id in ("", "../x", "a/b", ".new-1", "a" * 65, "run 1"):

@@ -9,7 +9,12 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from service.permits import Issuer, PermitError, create_key, thumbprint, verify
 from trainer.contract import PermitClaims
@@ -149,6 +154,14 @@ class TestVerify:
     def test_another_issuer_is_refused(self, issuer):
         with pytest.raises(PermitError, match="not a permit of this issuer"):
             verify(Issuer(Ed25519PrivateKey.generate()).issue(CLAIMS), issuer.public_pem(), at=NOW)
+
+    def test_another_kind_of_public_key_is_refused(self, issuer):
+        other = generate_private_key(SECP256R1()).public_key()
+        pem = other.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+        for key in (pem, b"nonsense"):
+            with pytest.raises(PermitError, match=r"expected an? .*public key"):
+                verify(issuer.issue(CLAIMS), key, at=NOW)
 
     def test_other_types_and_algorithms_are_refused(self, issuer):
         other_type = jwt.PyJWS().encode(
