@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from policies.cases import CASE_SITE, run_cases, uncovered
 from policies.decision import GateError
@@ -26,7 +26,7 @@ _REFUSED = (RuleError, ReferenceDataError, FactsError, GateError, OSError)
 def add_commands(subparsers: Any) -> None:
     """Add `policy` with its commands to the subparsers of an argparse parser.
 
-    Each parsed command has `run`, a function of the namespace that returns the exit code.
+    The parsers' default `handler` is `handle_policy`: (arguments) -> exit status.
     """
     parser = subparsers.add_parser("policy", help="check, test and show the rules of the gate")
     _add(parser.add_subparsers(dest="policy_command", required=True))
@@ -43,7 +43,7 @@ def _add(commands: Any) -> None:
         command.add_argument("--packs", type=Path, action="append", help="folder of packs")
         command.add_argument("--reference", type=Path, default=REFERENCE, help="folder of tables")
         command.add_argument("--json", action="store_true", help="machine-readable output")
-        command.set_defaults(run=run, policy_command=name)
+        command.set_defaults(handler=handle_policy, policy_command=name)
         if name == "show":
             command.add_argument("rule", nargs="?", help="id of one rule")
         if name == "decide":
@@ -55,35 +55,38 @@ def _add(commands: Any) -> None:
             command.add_argument("--language", choices=LANGUAGES, default="en")
 
 
-def run(options: argparse.Namespace, out: TextIO | None = None) -> int:
-    """Run one parsed command and return its exit code."""
-    stream = out or sys.stdout
+def handle_policy(options: argparse.Namespace) -> int:
+    """Run one parsed command and return the exit status."""
     commands = {"lint": _lint, "test": _test, "show": _show, "decide": _decide}
     try:
         packs = read_packs(options.packs or [PACKS])
-        return commands[options.policy_command](options, packs, stream)
+        return commands[options.policy_command](options, packs)
     except _REFUSED as cause:
-        print(f"error: {cause}", file=sys.stderr)
+        sys.stderr.write(f"placet policy: {cause}\n")
         return 2
 
 
-def _say(stream: TextIO, value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=1), file=stream)
+def _line(text: str) -> None:
+    sys.stdout.write(text + "\n")
 
 
-def _lint(options: argparse.Namespace, packs: Sequence[Pack], stream: TextIO) -> int:
+def _say(value: Any) -> None:
+    _line(json.dumps(value, ensure_ascii=False, indent=1))
+
+
+def _lint(options: argparse.Namespace, packs: Sequence[Pack]) -> int:
     policy, reference = policy_of(packs), load_reference(options.reference)
     counts = {name: len(rows) for name, rows in reference.tables.items()}
     if options.json:
         digests = {"policy": policy.digest, "reference": reference.digest}
-        _say(stream, {**digests, "rules": len(policy.rules), "rows": counts})
+        _say({**digests, "rules": len(policy.rules), "rows": counts})
     else:
-        print(f"policy     {policy.digest}  {len(policy.rules)} rules", file=stream)
-        print(f"reference  {reference.digest}  {sum(counts.values())} rows", file=stream)
+        _line(f"policy     {policy.digest}  {len(policy.rules)} rules")
+        _line(f"reference  {reference.digest}  {sum(counts.values())} rows")
     return 0
 
 
-def _test(options: argparse.Namespace, packs: Sequence[Pack], stream: TextIO) -> int:
+def _test(options: argparse.Namespace, packs: Sequence[Pack]) -> int:
     policy_of(packs)
     reference = load_reference(options.reference, site=CASE_SITE)
     results = run_cases(packs, reference, default_evaluator())
@@ -91,19 +94,17 @@ def _test(options: argparse.Namespace, packs: Sequence[Pack], stream: TextIO) ->
     gaps = uncovered(packs)
     if options.json:
         failed = [{"rule": r.rule, "case": r.case, "detail": r.detail} for r in bad]
-        _say(
-            stream, {"cases": len(results), "failed": failed, "uncovered": [list(g) for g in gaps]}
-        )
+        _say({"cases": len(results), "failed": failed, "uncovered": [list(g) for g in gaps]})
     else:
         for result in bad:
-            print(f"FAIL  {result.rule}  {result.case}: {result.detail}", file=stream)
+            _line(f"FAIL  {result.rule}  {result.case}: {result.detail}")
         for rule, outcome in gaps:
-            print(f"FAIL  {rule}: no test expects `{outcome}`", file=stream)
-        print(f"{len(results)} cases, {len(bad) + len(gaps)} failures", file=stream)
+            _line(f"FAIL  {rule}: no test expects `{outcome}`")
+        _line(f"{len(results)} cases, {len(bad) + len(gaps)} failures")
     return 1 if bad or gaps or not results else 0
 
 
-def _show(options: argparse.Namespace, packs: Sequence[Pack], stream: TextIO) -> int:
+def _show(options: argparse.Namespace, packs: Sequence[Pack]) -> int:
     policy = policy_of(packs)
     if options.rule is None:
         rows = [
@@ -112,33 +113,33 @@ def _show(options: argparse.Namespace, packs: Sequence[Pack], stream: TextIO) ->
             for r in policy.rules
         ]  # fmt: skip
         if options.json:
-            _say(stream, rows)
+            _say(rows)
         else:
             for row in rows:
-                print(f"{row['rule']:28} {row['effect']:17} {row['title']}", file=stream)
+                _line(f"{row['rule']:28} {row['effect']:17} {row['title']}")
         return 0
     rule = policy.rule(options.rule)
     if rule is None:
         raise RuleError(f"there is no rule `{options.rule}`: see `placet policy show`")
-    _say(stream, dict(rule.document))
+    _say(dict(rule.document))
     return 0
 
 
-def _decide(options: argparse.Namespace, packs: Sequence[Pack], stream: TextIO) -> int:
+def _decide(options: argparse.Namespace, packs: Sequence[Pack]) -> int:
     policy, reference = policy_of(packs), _reference(options)
     syntax = "json" if options.facts.suffix == ".json" else "yaml"
     facts = parse_facts(options.facts.read_bytes(), syntax=syntax)
     made = decide(policy, reference, facts, evaluated_at=options.at, subject=options.subject)
     if options.json:
-        _say(stream, made.document)
+        _say(made.document)
         return 0
-    asked = ", ".join(f"{a.count} × {a.role}" for a in made.approvals)
-    print(made.verdict + (f" ({asked})" if asked else ""), file=stream)
+    asked = ", ".join(f"{a.count} {a.role}" for a in made.approvals)
+    _line(made.verdict + (f" ({asked})" if asked else ""))
     for one in explain(made, policy, options.language):
-        print(f"\n{one.outcome:10} {one.rule}  [{one.effect}]", file=stream)
-        print(f"  {one.message}\n  -> {one.remediation}", file=stream)
-        for law in one.law:
-            print(f"  {law.ref} ({law.since})", file=stream)
+        _line(f"\n{one['outcome']:10} {one['rule']}  [{one['effect']}]")
+        _line(f"  {one['message']}\n  -> {one['remediation']}")
+        for law in one["law"]:
+            _line(f"  {law['ref']} ({law['since']})")
     return 0
 
 
@@ -157,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run `python -m policies`."""
     parser = argparse.ArgumentParser(prog="python -m policies", description="The gate's rules.")
     _add(parser.add_subparsers(dest="policy_command", required=True))
-    return run(parser.parse_args(arguments))
+    return handle_policy(parser.parse_args(arguments))
 
 
 if __name__ == "__main__":

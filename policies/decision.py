@@ -145,7 +145,7 @@ def _parse_record(record: bytes) -> dict[str, Any]:
     return document
 
 
-def parse_instant(text: str) -> dt.datetime:
+def parse_instant(text: object) -> dt.datetime:
     """Read `YYYY-MM-DDThh:mm:ssZ`, the one spelling of an instant, as aware UTC.
 
     Raises:

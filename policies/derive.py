@@ -177,7 +177,7 @@ def compute(setting: Setting, item: Mapping[str, Any]) -> Facts:
 
 
 def licence(setting: Setting, name: str | None) -> Facts:
-    """Derive whether a licence lets us fine-tune: allowed, conditional, forbidden; {} if unlisted."""
+    """Derive whether a licence allows, conditions or forbids fine-tuning; {} if unlisted."""
     row = None if name is None else setting.usable(setting.reference.licences.get(name))
     return {} if row is None else {"licence": row["fine_tuning"]}
 

@@ -227,20 +227,23 @@ def _waive(question: _Question, found: Finding) -> Finding:
 def _obligations(
     policy: Policy, stage: str, derived: Mapping[str, Any], in_force: Sequence[CompiledRule]
 ) -> dict[str, str]:
-    """Answer every obligation that binds: `asked` or `missing`."""
+    """Answer every obligation that binds: `asked`, `missing`, or `unknown` with its data class."""
     families = {asked.rule.family for asked in in_force}
     data = derived.get("data", {})
-    return {
-        o.family: "asked" if o.family in families else "missing"
-        for o in policy.obligations
-        if o.holds(stage, data)
-    }
+    found: dict[str, str] = {}
+    for o in policy.obligations:
+        if not o.holds(stage, data):
+            continue
+        is_sure = o.data == "any" or o.data in data
+        state = "asked" if o.family in families else "missing" if is_sure else "unknown"
+        found[o.family] = "missing" if found.get(o.family) == "missing" else state
+    return found
 
 
 def _verdict(
     results: Sequence[Finding], errors: Sequence[Failure], obligations: Mapping[str, str]
 ) -> str:
-    if errors or not results or "missing" in obligations.values():
+    if errors or not results or set(obligations.values()) - {"asked"}:
         return "deny"
     return max((_weight(finding) for finding in results), key=VERDICTS.index)
 

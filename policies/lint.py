@@ -17,14 +17,13 @@ from policies.facts import catalogue, schema
 from policies.pointers import join, pattern_of, split
 from policies.rule import RuleError, needs
 
-KEYWORDS = frozenset(
-    ["properties", "required", "type", "const", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems", "minLength", "maxLength", "items", "contains", "allOf", "anyOf", "uniqueItems"]
-)
-PLACEHOLDER = re.compile(r"\{(/[A-Za-z0-9_*/]+)\}")
-
 _NUMERIC = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
 _LIST = frozenset({"minItems", "maxItems", "items", "contains", "uniqueItems"})
 _TEXT = frozenset({"minLength", "maxLength"})
+_ANY = frozenset({"type", "const", "enum", "properties", "required", "allOf", "anyOf"})
+KEYWORDS = _NUMERIC | _LIST | _TEXT | _ANY
+PLACEHOLDER = re.compile(r"\{(/[A-Za-z0-9_*/]+)\}")
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
@@ -97,14 +96,20 @@ def _check_keywords(node: Any, where: str) -> None:
         raise RuleError(f"{where}: `items` without `minItems` passes on an empty list")
     if node.get("const", 0) is None or None in node.get("enum", ()):
         raise RuleError(f"{where}: null is unknown; a rule cannot ask for it")
+    for name, inner in _inner(node):
+        _check_keywords(inner, f"{where}{name}")
+
+
+def _inner(node: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """List the schemas inside a schema, with how the place of what they speak about is written."""
     for name, inner in node.get("properties", {}).items():
-        _check_keywords(inner, f"{where}/{name}")
+        yield f"/{name}", inner
     for keyword in ("items", "contains"):
         if keyword in node:
-            _check_keywords(node[keyword], f"{where}/*")
+            yield "/*", node[keyword]
     for keyword in ("allOf", "anyOf"):
         for inner in node.get(keyword, ()):
-            _check_keywords(inner, where)
+            yield "", inner
 
 
 def lint_rule(document: Mapping[str, Any], where: str) -> None:
@@ -157,23 +162,22 @@ def _check_against(node: Mapping[str, Any], known: Mapping[str, Any], where: str
         if used and expected not in types:
             raise RuleError(f"{where}: `{used[0]}` on {sorted(types)}: expected {expected}")
     values = [*node.get("enum", ()), *([node["const"]] if "const" in node else ())]
+    allowed = PythonEvaluator().compile(known)
     for value in values:
-        if not PythonEvaluator().compile(known).is_valid(value):
+        if not allowed.is_valid(value):
             raise RuleError(f"{where}: the facts never hold {value!r} here")
-    if node.get("type") is not None and node["type"] not in types:
+    if "type" in node and node["type"] not in types:
         raise RuleError(f"{where}: type `{node['type']}`: the facts hold {sorted(types)}")
-    for name in {*node.get("properties", ()), *node.get("required", ())}:
-        inner = known.get("properties", {}).get(name)
-        if inner is None:
-            raise RuleError(f"{where}: there is no fact `{name}` here")
-        if name in node.get("properties", ()):
-            _check_against(node["properties"][name], inner, f"{where}/{name}")
-    for keyword in ("items", "contains"):
-        if keyword in node:
-            _check_against(node[keyword], known["items"], f"{where}/*")
-    for keyword in ("allOf", "anyOf"):
-        for inner in node.get(keyword, ()):
-            _check_against(inner, known, where)
+    strange = sorted({*node.get("properties", ()), *node.get("required", ())} - _members(known))
+    if strange:
+        raise RuleError(f"{where}: there is no fact `{strange[0]}` here")
+    for name, inner in _inner(node):
+        below = known if name == "" else _at(known, name)
+        _check_against(inner, below or {}, f"{where}{name}")
+
+
+def _members(known: Mapping[str, Any]) -> set[str]:
+    return set(known.get("properties", ()))
 
 
 def _types(known: Mapping[str, Any]) -> set[str]:

@@ -17,7 +17,7 @@ patients' data itself, outside the certificate duty of CSP art. L.1111-8).
 
 import datetime as dt
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -150,6 +150,18 @@ def _checker() -> Any:
     return PythonEvaluator().compile(schema("reference"))
 
 
+_KEYS: Mapping[str, Callable[[Row], Sequence[object]]] = {
+    "regions": lambda r: [(r["provider"], r["region"])],
+    "providers": lambda r: [r["id"]],
+    "services": lambda r: [(r["provider"], r["service"])],
+    "categories": lambda r: [r["tag"]],
+    "endpoints": lambda r: [r["host"]],
+    "licences": lambda r: r["ids"],
+    "prices": lambda r: [(r["provider"], r["flavor"], r["currency"])],
+    "thresholds": lambda r: [r["id"]],
+}
+
+
 def check(document: Any) -> None:
     """Check reference data against `schema/reference.json` and for duplicate keys.
 
@@ -160,15 +172,7 @@ def check(document: Any) -> None:
     if not checker.is_valid(document):
         pointer, keyword = checker.failures(document)[0]
         raise ReferenceDataError(f"reference data: `{pointer}` breaks `{keyword}`")
-    keys = {
-        "regions": lambda r: [(r["provider"], r["region"])],
-        "providers": lambda r: [r["id"]],
-        "services": lambda r: [(r["provider"], r["service"])],
-        "categories": lambda r: [r["tag"]],
-        "licences": lambda r: r["ids"],
-        "thresholds": lambda r: [r["id"]],
-    }
-    for table, key in keys.items():
+    for table, key in _KEYS.items():
         found = [k for row in document["tables"].get(table, ()) for k in key(row)]
         twice = sorted({str(k) for k in found if found.count(k) > 1})
         if twice:

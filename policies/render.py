@@ -10,9 +10,8 @@ where the contract was broken no value is shown at all.
 import functools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import Any, TypedDict
 
 from policies.decision import Decision, Finding
 from policies.lint import PLACEHOLDER
@@ -24,11 +23,11 @@ from policies.strict import parse_yaml
 UNKNOWN_VALUE = "?"
 MAX_VALUE_CHARS = 200
 
+_PLACE = re.compile(r"/derived(/compute|/serving|/datasets/[0-9]+|/storage/[0-9]+)/")
 _WORD = re.compile(r"\{(pointer|keyword|family)\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Law:
+class Law(TypedDict):
     """What a rule rests on, and since which day."""
 
     ref: str
@@ -36,9 +35,12 @@ class Law:
     note: str
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """One finding in words; `pointer` and `value` say where it failed and what stood there."""
+class Explanation(TypedDict):
+    """One finding in words, ready for JSON.
+
+    `pointer` and `value` say where it failed and what stood there; for an unknown fact about a
+    place, the value is the place. `law` is empty where no rule speaks but the gate itself.
+    """
 
     rule: str
     version: str
@@ -50,7 +52,7 @@ class Explanation:
     value: str | None
     message: str
     remediation: str
-    law: tuple[Law, ...]
+    law: list[Law]
 
 
 def explain(decision: Decision, policy: Policy, language: str = "en") -> list[Explanation]:
@@ -66,60 +68,75 @@ def explain(decision: Decision, policy: Policy, language: str = "en") -> list[Ex
         if rule is not None:
             found += _rule(decision, finding, rule, tongue)
     if not found and not decision.results:
-        found.append(_general("policy.empty", "", None, ("obligation_title", "empty"), tongue, {}))
+        found.append(_general("policy.empty", "empty", tongue))
     return sorted(found, key=_gravity)
 
 
-def _gravity(one: Explanation) -> tuple[int, int]:
+def _gravity(one: Explanation) -> tuple[int, int, bool]:
     effects = ("deny", "require_approval", "warn")
     outcomes = ("error", "violated", "unknown", "waived")
-    is_closed = one.effect != "warn" and one.outcome in ("error", "unknown")
-    return (0 if is_closed else effects.index(one.effect), outcomes.index(one.outcome))
+    is_closed = one["effect"] != "warn" and one["outcome"] in ("error", "unknown")
+    effect = 0 if is_closed else effects.index(one["effect"])
+    return (effect, outcomes.index(one["outcome"]), one["rule"] == "policy.obligation")
 
 
 def _contract(decision: Decision, language: str) -> Iterator[Explanation]:
     for pointer, keyword in decision.contract_errors:
         words = {"pointer": pointer or "/", "keyword": keyword}
-        names = ("contract_title", "contract", "contract_remedy")
-        yield _general("facts.contract", pointer, None, names, language, words)
+        yield _general("facts.contract", "contract", language, pointer=pointer, words=words)
 
 
 def _obligations(decision: Decision, language: str) -> Iterator[Explanation]:
     for family, state in sorted(decision.obligations.items()):
-        if state == "missing":
-            names = ("obligation_title", "obligation", "obligation_remedy")
-            yield _general("policy.obligation", "", family, names, language, {"family": family})
+        if state != "asked":
+            words = {"family": family}
+            outcome = "violated" if state == "missing" else "unknown"
+            yield _general("policy.obligation", "obligation", language, outcome, words=words)
 
 
 def _general(
     rule: str,
-    pointer: str,
-    value: str | None,
-    names: tuple[str, ...],
+    kind: str,
     language: str,
-    words: Mapping[str, str],
+    *,
+    pointer: str = "",
+    words: Mapping[str, str] | None = None,
 ) -> Explanation:
-    title, message = (_say(name, language, words) for name in names[:2])
-    remedy = _say(names[2] if len(names) > 2 else "obligation_remedy", language, words)
+    """Explain what no rule says: the contract, an obligation, an empty policy."""
     return Explanation(
-        rule, "", "deny", "violated", "critical", title, pointer, value, message, remedy, ()
+        rule=rule,
+        version="",
+        effect="deny",
+        outcome=outcome,
+        severity="critical",
+        title=_say(f"{kind}_title", language, {}),
+        pointer=pointer,
+        value=None,
+        message=_say(kind, language, words or {}),
+        remediation=_say(f"{kind}_remedy", language, {}),
+        law=[],
     )
 
 
 def _rule(decision: Decision, finding: Finding, rule: Rule, language: str) -> Iterator[Explanation]:
     seen = {**(decision.document["facts"] or {}), "derived": decision.document["derived"]}
-    places: list[tuple[str, str, str]]
-    remedy = rule.document["remediation"][language]
+    remedy: str = rule.document["remediation"][language]
+    places: list[tuple[str, str | None, str]]
     if finding.outcome == "unknown":
-        places = [(p, "unknown", "") for p in finding.missing]
+        remedy = _say("unknown_remedy", language, {})
+        places = [
+            (p, _place(p, seen), _say("unknown", language, {"pointer": p})) for p in finding.missing
+        ]
     elif finding.outcome == "error":
-        places, remedy = [("", "error", "")], _say("error_remedy", language, {})
+        remedy = _say("error_remedy", language, {})
+        places = [("", None, _say("error", language, {}))]
     else:
         pointers = sorted({pointer for pointer, _ in finding.at})
-        places = [(p, "", _message(rule, p, language)) for p in pointers]
-    for pointer, name, template in places:
-        said = _say(name, language, {"pointer": pointer}) if name else ""
-        value = get(seen, pointer) if pointer and not name else None
+        places = [
+            (p, text_of(get(seen, p)), fill_in(_message(rule, p, language), p, seen))
+            for p in pointers
+        ]
+    for pointer, value, message in places:
         yield Explanation(
             rule=rule.id,
             version=finding.version,
@@ -128,11 +145,24 @@ def _rule(decision: Decision, finding: Finding, rule: Rule, language: str) -> It
             severity=rule.document["severity"],
             title=rule.document["title"][language],
             pointer=pointer,
-            value=None if value is None else text_of(value),
-            message=said or fill_in(template, pointer, seen),
+            value=value,
+            message=message,
             remediation=remedy,
-            law=tuple(Law(b["ref"], b["from"], b["note"]) for b in rule.document["legal_basis"]),
+            law=[
+                Law(ref=b["ref"], since=b["from"], note=b["note"])
+                for b in rule.document["legal_basis"]
+            ],
         )
+
+
+def _place(pointer: str, seen: Mapping[str, Any]) -> str | None:
+    """Say which place an unknown derived fact is about: `ovhcloud / ai-training / GRA99`."""
+    found = _PLACE.match(pointer)
+    if found is None:
+        return None
+    at = get(seen, {"/serving": "/deploy"}.get(found.group(1), found.group(1)))
+    names = ("provider", "service", "region")
+    return " / ".join(text_of(at.get(n)) for n in names) if isinstance(at, dict) else None
 
 
 def _message(rule: Rule, pointer: str, language: str) -> str:

@@ -49,8 +49,14 @@ class Waiver:
     revoked_at: str | None = None
 
     def __post_init__(self) -> None:
-        named = (self.id, self.rule, self.rule_version, self.subject, self.requester)
-        for name in (*named, *self.approvers):
+        named: tuple[object, ...] = (
+            self.id,
+            self.rule,
+            self.rule_version,
+            self.subject,
+            self.requester,
+        )
+        for name in named + self.approvers:
             if not isinstance(name, str) or not _ID_FORM.match(name):
                 raise WaiverError(f"waiver: `{name!r}` is not an exact id")
         if self.category not in CATEGORIES or not is_digest(self.reason_digest):
