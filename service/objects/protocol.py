@@ -67,6 +67,8 @@ class Objects(Protocol):
     def put(self, uri: str, data: bytes | Path) -> Stored:
         """Write the bytes (or the file's) under `uri`, replacing what is there; read them back.
 
+        One writer per URI at a time, else one of them may read back the other's bytes.
+
         Raises:
             ObjectMismatchError: What the store gives back is not what was sent.
         """

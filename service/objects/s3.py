@@ -111,8 +111,12 @@ class S3Objects:
         try:
             with _translated(uri), source.open() as stream:
                 self._client.put_object(Bucket=bucket, Key=key, Body=stream, IfNoneMatch="*")
-        except ObjectExistsError:
-            if self.measure(uri) != source.stored:
+        except ObjectExistsError as error:
+            try:
+                present = self.measure(uri)
+            except ObjectMissingError:  # another writer is at it and has not finished
+                raise ObjectStoreError(f"`{uri}` is being written; try again") from error
+            if present != source.stored:
                 raise
             return source.stored
         return self._read_back(uri, source.stored)

@@ -271,11 +271,14 @@ class _Lying(BaseHTTPRequestHandler):
     store: dict[str, bytes]
     refuses_trailers = False
     stores_other_bytes = False
+    is_busy = False
 
     def do_PUT(self):
         body = self._body()
         if self.refuses_trailers and "x-amz-sdk-checksum-algorithm" in self.headers:
             return self._answer(400, b"<Error><Code>InvalidArgument</Code></Error>")
+        if self.is_busy:
+            return self._answer(409, b"<Error><Code>ConditionalRequestConflict</Code></Error>")
         self.store[self.path] = body[:-1] if self.stores_other_bytes else body
         return self._answer(200, b"")
 
@@ -347,6 +350,10 @@ class TestS3:
                 S3Objects(account).put("s3://bucket/x", b"hello")
             with pytest.raises(ObjectMismatchError):
                 probe(account, "bucket")
+
+    def test_an_unfinished_write_of_another_is_a_reason_to_try_again(self):
+        with lying(is_busy=True) as account, pytest.raises(ObjectStoreError, match="try again"):
+            S3Objects(account).put_if_absent("s3://bucket/x", b"x")
 
     @pytest.mark.s3
     def test_a_wrong_secret_is_explained_without_showing_it(self, s3_account):  # noqa: F811
