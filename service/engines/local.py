@@ -126,7 +126,7 @@ class LocalEngine:
         self._command = command or trainer_command(python, threads)
 
     def submit(self, request: RunRequest) -> str:
-        """See `Engine.submit`; takes about 0.1 s."""
+        """See `Engine.submit`; takes some tenths of a second."""
         folder = self._folder(request.run_id)
         asked = {
             "spec.json": request.spec,
