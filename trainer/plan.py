@@ -20,7 +20,6 @@ import json
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
