@@ -36,24 +36,7 @@ TEMPLATE = (
     "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-WORDS = [
-    "ask",
-    "audit",
-    "bed",
-    "care",
-    "data",
-    "duty",
-    "file",
-    "gate",
-    "hash",
-    "item",
-    "job",
-    "key",
-    "law",
-    "log",
-    "map",
-    "note",
-]
+WORDS = "ask audit bed care data duty file gate hash item job key law log map note".split()  # noqa: SIM905 — one line
 
 
 @pytest.fixture(autouse=True, scope="session")
