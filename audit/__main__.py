@@ -118,14 +118,16 @@ def remember(arguments: argparse.Namespace, report: Report, bundle: Bundle | Non
 
 def handle_verify(arguments: argparse.Namespace) -> int:
     """Run `verify`: print the report and return the exit status."""
+    bundle = None
     try:
         report, bundle = run_verify(arguments)
         remember(arguments, report, bundle)
     except CommandError as cause:
         sys.stderr.write(f"placet verify: {str(cause)!a}\n")
         return Exit.MALFORMED
-    if bundle is not None:
-        bundle.close()
+    finally:
+        if bundle is not None:
+            bundle.close()
     sys.stdout.write(to_json(report) + "\n" if arguments.json else to_text(report))
     return report.exit_code
 

@@ -52,7 +52,7 @@ from audit.manifest import (
     object_name,
     parse_manifest,
 )
-from audit.merkle import leaf_hash
+from audit.merkle import leaf_hashes
 from audit.note import Checkpoint, NoteError, parse_checkpoint, split_note
 from audit.tiles import (
     ENTRIES,
@@ -320,9 +320,10 @@ def _entry_lines(
         entries = parse_entries(tiles(tile_path(ENTRIES, n, width)), width)
         for entry in entries:
             missing.update(ref for ref in references(entry) if ref not in objects)
+        pairs = zip(entries, leaf_hashes(entries), strict=True)
         yield b"".join(
-            entry_line(n * TILE_WIDTH + i, entry, leaf_hash(entry))
-            for i, entry in enumerate(entries)
+            entry_line(index, entry, leaf)
+            for index, (entry, leaf) in enumerate(pairs, n * TILE_WIDTH)
         )
 
 

@@ -14,6 +14,7 @@ Source: RFC 8785 §3.2 (2020), RFC 8259 (2017), FIPS 180-4.
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from typing import NewType, NoReturn, TypeAlias
 
@@ -97,12 +98,7 @@ def digest_of(value: object) -> Digest:
 
 def is_digest(value: object) -> bool:
     """Say whether `value` is a well-formed digest string."""
-    return (
-        isinstance(value, str)
-        and len(value) == 71
-        and value.startswith("sha256:")
-        and not value[7:].strip("0123456789abcdef")
-    )
+    return isinstance(value, str) and _DIGEST(value) is not None
 
 
 def _ordered(value: object, depth: int) -> object:
@@ -163,6 +159,7 @@ def _refuse_number(text: str) -> NoReturn:
     raise CanonicalError("a number is not an integer: expected a decimal string")
 
 
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}").fullmatch
 _REFUSE: Callable[[str], NoReturn] = _refuse_number
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_object,

@@ -36,6 +36,12 @@ def leaf_hash(entry: bytes) -> bytes:
     return hashlib.sha256(b"\x00" + entry).digest()
 
 
+def leaf_hashes(entries: Iterable[bytes]) -> list[bytes]:
+    """Return the leaf hash of each entry; a little faster than one by one."""
+    sha256 = hashlib.sha256
+    return [sha256(b"\x00" + entry).digest() for entry in entries]
+
+
 def node_hash(left: bytes, right: bytes) -> bytes:
     """Return SHA-256(0x01 || left || right)."""
     return hashlib.sha256(b"\x01" + left + right).digest()

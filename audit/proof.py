@@ -46,8 +46,7 @@ def write_proof(index: int, hashes: Sequence[bytes], checkpoint: bytes) -> bytes
     """
     lines = [HEADER, f"index {index}", *map(encode_base64, hashes)]
     data = "\n".join(lines).encode() + b"\n\n" + checkpoint
-    if parse_proof(data) != Proof(index, tuple(hashes), checkpoint):
-        raise ProofError("the parts do not make a proof file")
+    parse_proof(data)  # refuses what could not be read back
     return data
 
 

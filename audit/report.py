@@ -161,7 +161,7 @@ def to_text(report: Report) -> str:
     lines += [f"  entry {each.index}: {each.rule}: {each.detail}" for each in report.violations]
     lines += [f"  missing {each}" for each in report.absent[:20]]
     if len(report.absent) > 20:
-        lines.append(f"  … and {len(report.absent) - 20} more")
+        lines.append(f"  ... and {len(report.absent) - 20} more")
     if report.exit_code == Exit.UNTRUSTED:
         lines.append("Give the key that you got from another place than this file, by --vkey.")
         lines += [f"  hint only, in the file: {vkey}" for vkey in report.hinted_keys]

@@ -26,7 +26,7 @@ from audit.merkle import (
     consistency_path,
     inclusion_path,
     largest_power_below,
-    leaf_hash,
+    leaf_hashes,
     node_hash,
     pair_up,
 )
@@ -240,7 +240,7 @@ def build_tiles(
         return
     new_size = old_size + len(entries)
     yield from _grow_bundles(old_size, entries, read)
-    added, level = [leaf_hash(entry) for entry in entries], 0
+    added, level = leaf_hashes(entries), 0
     while added:
         before = old_size >> (8 * level)
         first = before // TILE_WIDTH

@@ -40,7 +40,7 @@ from audit.keys import (
     VerifyKey,
 )
 from audit.manifest import MANIFEST_TYPE, BundleError, object_name
-from audit.merkle import Frontier, MerkleError, check_consistency, leaf_hash, pair_up
+from audit.merkle import Frontier, MerkleError, check_consistency, leaf_hashes, pair_up
 from audit.note import Checkpoint, open_note, split_note
 from audit.report import Exit, Level, Report, failed, malformed, not_checked, passed
 from audit.tiles import TILE_WIDTH, TileError, TileReader, tile_path
@@ -126,15 +126,11 @@ class _TileCheck:
 
     def add(self, leaves: list[bytes]) -> None:
         """Take the next 256 leaf hashes, or the last ones."""
-        if len(leaves) < TILE_WIDTH:
-            self._add(0, leaves)
+        tile_root = self._add(0, leaves)
+        if tile_root is None:
             self.frontier.extend(leaves)
-            return
-        row = leaves
-        for _ in range(8):
-            row = pair_up(row)
-        self._add(0, leaves)
-        self.frontier.append_subtree(8, row[0])
+        else:
+            self.frontier.append_subtree(8, tile_root)
 
     def finish(self) -> None:
         """Compare the partial tiles on the right edge."""
@@ -142,20 +138,22 @@ class _TileCheck:
             if row:
                 self._compare(level, row)
 
-    def _add(self, level: int, hashes: list[bytes]) -> None:
+    def _add(self, level: int, hashes: list[bytes]) -> bytes | None:
+        """Take hashes of a level; return the root of the tile that they complete, if any."""
         if level == len(self._rows):
             self._rows.append([])
             self._done.append(0)
         row = self._rows[level]
         row += hashes
         if len(row) < TILE_WIDTH:
-            return
+            return None
         self._compare(level, row)
         self._rows[level] = []
         self._done[level] += 1
         for _ in range(8):
             row = pair_up(row)
         self._add(level + 1, row)
+        return row[0]
 
     def _compare(self, level: int, row: list[bytes]) -> None:
         path = tile_path(level, self._done[level], len(row))
@@ -178,7 +176,7 @@ def _read_entries(bundle: Bundle, reading: _Reading) -> None:
     present = {name for name in bundle.names if name.startswith("objects/")}
     try:
         for first, entries in bundle.entry_groups():
-            leaves = [leaf_hash(entry) for entry in entries]
+            leaves = leaf_hashes(entries)
             tiles.add(leaves)  # (3)
             for index, (entry, leaf) in enumerate(zip(entries, leaves, strict=True), first):
                 lines.update(entry_line(index, entry, leaf))

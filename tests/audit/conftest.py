@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import os
 from dataclasses import replace
 
 import pytest
@@ -203,3 +204,16 @@ def change():
 @pytest.fixture
 def ids():
     return make_id
+
+
+@pytest.fixture
+def golden():
+    """Compare bytes with a golden file; PLACET_GOLDEN=1 writes it instead."""
+
+    def compare(path, data):
+        if os.environ.get("PLACET_GOLDEN") == "1":
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        assert path.read_bytes() == data
+
+    return compare

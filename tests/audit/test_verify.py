@@ -4,14 +4,18 @@ import io
 import json
 import struct
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from audit.bundle import ENVELOPE, open_bundle
+from audit.canonical import digest
 from audit.container import ContainerWriter
+from audit.dsse import sign_envelope
 from audit.event import to_bytes
 from audit.keys import ED25519_COSIGNATURE, Ed25519Signer, MlDsa44Signer
+from audit.manifest import MANIFEST_TYPE, format_manifest, parse_manifest
 from audit.merkle import EMPTY_ROOT, leaf_hash, root
 from audit.note import Checkpoint, NoteError, sign_note, split_note
 from audit.report import Exit, Outcome, to_json, to_text
@@ -220,7 +224,102 @@ class TestRemembered:
         assert (outcome(report, "L3"), report.exit_code) == ("fail", Exit.TAMPERED)
 
 
+class TestInsider:
+    """Somebody who holds the log's key still cannot make the parts disagree."""
+
+    def resigned(self, world, data, change=None, **fields):
+        """Alter members and manifest fields, then sign a manifest that fits them."""
+
+        def edit(members):
+            contents = {name: content for name, content in members if "manifest" not in name}
+            contents = change(contents) if change else contents
+            manifest = parse_manifest(dict(members)["manifest.json"])
+            table = {name: (digest(each), len(each)) for name, each in sorted(contents.items())}
+            value = format_manifest(replace(manifest, members=table, **fields))
+            envelope = sign_envelope(MANIFEST_TYPE, value, world.signer)
+            return [*sorted(contents.items()), (ENVELOPE, envelope), ("manifest.json", value)]
+
+        return rewrite(data, edit)
+
+    def test_the_same_parts_signed_again_are_verified(self, world):
+        data = world.export_story()
+
+        assert self.resigned(world, data) == data
+
+    def test_entries_ndjson_must_say_what_the_entries_say(self, world, check):
+        def change(contents):
+            lines = contents["entries.ndjson"].replace(b"radiology", b"oncology_")
+            return {**contents, "entries.ndjson": lines}
+
+        report = check(self.resigned(world, world.export_story(), change), world.vkey)
+
+        assert (outcome(report, "L1"), outcome(report, "L2")) == ("fail", "pass")
+        assert report.exit_code == Exit.TAMPERED
+
+    @pytest.mark.parametrize("tile", ["tile/0/000.p/12", "tile/entries/000.p/12"])
+    def test_tiles_must_lead_to_the_root(self, world, check, tile):
+        def change(contents):
+            return {**contents, tile: contents[tile][:-1] + b"?"}
+
+        report = check(self.resigned(world, world.export_story(), change), world.vkey)
+
+        assert outcome(report, "L1") == "fail"
+        assert report.exit_code != Exit.VERIFIED
+
+    def test_a_bundle_of_entries_that_cannot_be_cut_is_malformed(self, world, check):
+        def change(contents):
+            tile = "tile/entries/000.p/12"
+            return {**contents, tile: b"\xff" + contents[tile][1:]}
+
+        report = check(self.resigned(world, world.export_story(), change), world.vkey)
+
+        assert report.exit_code == Exit.MALFORMED
+
+    def test_the_manifest_must_name_the_missing_documents(self, world, check):
+        data = world.export_story(documents={})
+        honest = check(data, world.vkey)
+        silent = check(self.resigned(world, data, missing=()), world.vkey)
+        boasting = self.resigned(world, world.export_story(), missing=("sha256:" + "0" * 64,))
+
+        assert honest.exit_code == Exit.INCOMPLETE
+        assert (outcome(silent, "L7"), silent.exit_code) == ("fail", Exit.TAMPERED)
+        assert check(boasting, world.vkey).exit_code == Exit.TAMPERED
+
+    def test_the_tree_needs_exactly_its_tiles(self, world, check):
+        for change in (
+            lambda contents: {**contents, "tile/1/000.p/1": b"\0" * 32},
+            lambda contents: {n: c for n, c in contents.items() if n != "tile/0/000.p/12"},
+            lambda contents: {n: c for n, c in contents.items() if n != "VERIFY.txt"},
+        ):
+            report = check(self.resigned(world, world.export_story(), change), world.vkey)
+            assert "does not belong to this tree" in report.levels[0].detail
+
+    @pytest.mark.parametrize("content", [b"{}", b"", b'{"format":"placet.keys/1","vkeys":[1]}'])
+    def test_hints_have_a_form_too(self, world, check, content):
+        data = self.resigned(world, world.export_story(), lambda c: {**c, "keys.json": content})
+
+        assert check(data, world.vkey).exit_code == Exit.MALFORMED
+
+    def test_the_signed_manifest_is_manifest_json(self, world, check):
+        data = world.export_story()
+        other = self.resigned(world, data, export={"exported_at": "2020-01-01T00:00:00Z"})
+        with zipfile.ZipFile(io.BytesIO(other)) as archive:
+            envelope = archive.read(ENVELOPE)
+
+        report = check(replaced(data, manifest__dsse__json=envelope), world.vkey)
+
+        assert (outcome(report, "L2"), report.exit_code) == ("fail", Exit.TAMPERED)
+
+
 class TestDocuments:
+    def test_a_long_list_of_missing_documents_is_cut_in_the_text_only(self, world, check):
+        events = [world.submitted(document=world.document(f"job {n}")) for n in range(30)]
+        report = check(world.export(world.entries(events), documents={}), world.vkey)
+
+        assert len(report.absent) == 33
+        assert "... and 13 more" in to_text(report)
+        assert len(json.loads(to_json(report))["absent"]) == 33
+
     def test_missing_documents_make_it_incomplete_and_are_named(self, world, check):
         entries = world.entries(world.story())
         gone = world.document("card")
