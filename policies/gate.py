@@ -296,16 +296,6 @@ class ReplayResult:
         return self.same_inputs and self.same_output and self.same_derived
 
 
-@functools.lru_cache(maxsize=8)
-def _stored_policy(data: bytes) -> Policy:
-    return Policy.from_bytes(data)
-
-
-@functools.lru_cache(maxsize=8)
-def _stored_reference(data: bytes) -> Reference:
-    return Reference.from_bytes(data)
-
-
 def replay(
     record: bytes,
     policy_bytes: bytes,
@@ -315,16 +305,13 @@ def replay(
 ) -> ReplayResult:
     """Decide again from a record, the policy and the reference data, and compare.
 
-    The two documents are kept for the next call with the same bytes, so replaying a history
-    reads them once.
-
     Raises:
         GateError: the record is malformed.
         RuleError: the policy is.
         ReferenceDataError: the reference data are.
     """
     document: Any = Decision.from_record(record).document
-    policy, reference = _stored_policy(policy_bytes), _stored_reference(reference_bytes)
+    policy, reference = Policy.from_bytes(policy_bytes), Reference.from_bytes(reference_bytes)
     try:
         waivers = tuple(Waiver.from_document(w) for w in document["waivers"])
         facts, derived, subject = document["facts"], document["derived"], document["subject"]

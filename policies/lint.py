@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from policies.evaluator import Checker, EvaluationError, PythonEvaluator
+from policies.evaluator import Checker, EvaluationError, default_evaluator
 from policies.facts import catalogue, schema
 from policies.pointers import join, pattern_of, split
 from policies.rule import RuleError, needs
@@ -29,7 +29,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u20
 
 @functools.cache
 def _shape(name: str) -> Checker:
-    return PythonEvaluator().compile(schema(name))
+    return default_evaluator().compile(schema(name))
 
 
 def check_pack(document: Any, where: str) -> None:
@@ -123,7 +123,7 @@ def lint_rule(document: Mapping[str, Any], where: str) -> None:
     for member in ("applies_when", "requires"):
         if document[member] is not None:
             try:
-                PythonEvaluator().compile(document[member])
+                default_evaluator().compile(document[member])
             except EvaluationError as cause:
                 raise RuleError(f"{name}: {member}: {cause}") from cause
             _check_against(document[member], catalogue(), f"{name}: {member}")
@@ -162,9 +162,8 @@ def _check_against(node: Mapping[str, Any], known: Mapping[str, Any], where: str
         if used and expected not in types:
             raise RuleError(f"{where}: `{used[0]}` on {sorted(types)}: expected {expected}")
     values = [*node.get("enum", ()), *([node["const"]] if "const" in node else ())]
-    allowed = PythonEvaluator().compile(known)
     for value in values:
-        if not allowed.is_valid(value):
+        if not _holds(known, value):
             raise RuleError(f"{where}: the facts never hold {value!r} here")
     if "type" in node and node["type"] not in types:
         raise RuleError(f"{where}: type `{node['type']}`: the facts hold {sorted(types)}")
@@ -178,6 +177,15 @@ def _check_against(node: Mapping[str, Any], known: Mapping[str, Any], where: str
 
 def _members(known: Mapping[str, Any]) -> set[str]:
     return set(known.get("properties", ()))
+
+
+def _holds(known: Mapping[str, Any], value: Any) -> bool:
+    """Say whether the facts can hold this constant at a place that the catalogue describes."""
+    kind = {bool: "boolean", int: "integer", str: "string"}.get(type(value))
+    if kind not in _types(known):
+        return False
+    allowed = known.get("enum", [known["const"]] if "const" in known else [value])
+    return value in allowed and bool(re.search(known.get("pattern", ""), str(value)))
 
 
 def _types(known: Mapping[str, Any]) -> set[str]:

@@ -10,11 +10,13 @@ stages and for data of this class (`any` or a class such as `special`). It is wh
 empty policy, or one that lacks the pack for health data, deny instead of pass.
 """
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from audit.canonical import CanonicalError, Digest, canonical, digest, parse
+from policies.lint import check_pack, check_rule
 from policies.rule import Rule, RuleError
 
 FORMAT = "placet.policy/1"
@@ -78,27 +80,34 @@ class Policy:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Policy":
-        """Read a stored policy; it is linted like one that is loaded from files.
+        """Read a stored policy; the last few are kept, being immutable.
+
+        Shape and keywords are checked again; paths are not, for the facts may have grown since.
 
         Raises:
             RuleError: not strict JSON, not `placet.policy/1`, or a rule does not lint.
         """
-        from policies.lint import check_pack, check_rule  # noqa: PLC0415 — lint needs this module
-
-        try:
-            document: Any = parse(data, max_bytes=MAX_POLICY_BYTES)
-        except CanonicalError as cause:
-            raise RuleError(f"policy: {cause}") from cause
-        if not isinstance(document, dict) or set(document) != {"format", "packs", "rules"}:
-            raise RuleError("policy: expected the members `format`, `packs`, `rules`")
-        if document["format"] != FORMAT:
-            raise RuleError(f"policy: expected format `{FORMAT}`")
-        for pack in document["packs"]:
-            check_pack(pack, "policy")
-        for rule in document["rules"]:
-            check_rule({**rule, "tests": []}, "policy")
-        return cls(tuple(document["packs"]), tuple(Rule(rule) for rule in document["rules"]))
+        return _read(data)
 
     def rule(self, rule_id: str) -> Rule | None:
         """Return a rule by id."""
         return next((rule for rule in self.rules if rule.id == rule_id), None)
+
+
+@functools.lru_cache(maxsize=8)
+def _read(data: bytes) -> Policy:
+    try:
+        document: Any = parse(data, max_bytes=MAX_POLICY_BYTES)
+    except CanonicalError as cause:
+        raise RuleError(f"policy: {cause}") from cause
+    if not isinstance(document, dict) or set(document) != {"format", "packs", "rules"}:
+        raise RuleError("policy: expected the members `format`, `packs`, `rules`")
+    if document["format"] != FORMAT:
+        raise RuleError(f"policy: expected format `{FORMAT}`")
+    if not isinstance(document["packs"], list) or not isinstance(document["rules"], list):
+        raise RuleError("policy: expected lists of packs and rules")
+    for pack in document["packs"]:
+        check_pack(pack, "policy")
+    for rule in document["rules"]:
+        check_rule({**rule, "tests": []} if isinstance(rule, dict) else rule, "policy")
+    return Policy(tuple(document["packs"]), tuple(Rule(rule) for rule in document["rules"]))

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from audit.canonical import CanonicalError, Digest, canonical, digest, parse
-from policies.evaluator import PythonEvaluator
+from policies.evaluator import default_evaluator
 from policies.facts import schema
 
 FORMAT = "placet.reference/1"
@@ -57,20 +57,12 @@ class Reference:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Reference":
-        """Read stored reference data.
+        """Read stored reference data; the last few are kept, being immutable.
 
         Raises:
             ReferenceDataError: not strict JSON, or not `placet.reference/1`.
         """
-        try:
-            document = parse(data, max_bytes=MAX_REFERENCE_BYTES)
-        except CanonicalError as cause:
-            raise ReferenceDataError(f"reference data: {cause}") from cause
-        check(document)
-        assert isinstance(document, dict)  # noqa: S101 — the schema says so; this tells mypy
-        tables: Any = document["tables"]
-        site: Any = document["site"]
-        return cls({name: tuple(rows) for name, rows in tables.items()}, site)
+        return _read(data)
 
     def rows(self, table: str) -> tuple[Row, ...]:
         """Return every row of a table; an unknown table has none."""
@@ -138,6 +130,17 @@ class Reference:
         return "general" if "general" in scopes else next(iter(scopes), "none")
 
 
+@functools.lru_cache(maxsize=8)
+def _read(data: bytes) -> Reference:
+    try:
+        document: Any = parse(data, max_bytes=MAX_REFERENCE_BYTES)
+    except CanonicalError as cause:
+        raise ReferenceDataError(f"reference data: {cause}") from cause
+    check(document)
+    tables = {name: tuple(rows) for name, rows in document["tables"].items()}
+    return Reference(tables, document["site"])
+
+
 def in_force(row: Row, on: dt.date) -> bool:
     """Say whether a row holds on a day; `from` and `until` are both inclusive, null is open."""
     since, until = row["from"], row["until"]
@@ -147,7 +150,7 @@ def in_force(row: Row, on: dt.date) -> bool:
 
 @functools.cache
 def _checker() -> Any:
-    return PythonEvaluator().compile(schema("reference"))
+    return default_evaluator().compile(schema("reference"))
 
 
 _KEYS: Mapping[str, Callable[[Row], Sequence[object]]] = {

@@ -98,6 +98,7 @@ def _general(
     rule: str,
     kind: str,
     language: str,
+    outcome: str = "violated",
     *,
     pointer: str = "",
     words: Mapping[str, str] | None = None,
