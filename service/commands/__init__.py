@@ -1,0 +1,1 @@
+"""The commands of `placet`, one module for each kind of work, imported when it is chosen."""

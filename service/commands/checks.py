@@ -1,0 +1,126 @@
+"""What `placet doctor` looks at once it knows that our packages are ours."""
+
+import importlib.util
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from policies.load import PACKS, load_policy
+from policies.rule import RuleError
+from service.commands.doctor import Check
+from service.commands.errors import CommandError
+from service.commands.operating import read_settings
+from service.database import open_engine
+from service.objects.files import FileObjects
+from service.objects.protocol import ObjectError, Objects
+from service.objects.s3 import Abilities, S3Account, S3Objects
+from service.schema import is_current
+from service.settings import Settings
+
+_KEYS = ("log", "permit", "seal")
+
+
+def run() -> Iterator[Check]:
+    """Check settings, keys, rules, database, object storage and the tracking library."""
+    try:
+        settings = read_settings()
+    except CommandError as error:
+        yield Check("settings", "failed", str(error))
+        return
+    yield Check("settings", "ok", f"data folder {settings.home}")
+    yield _site(settings)
+    yield from _keys(settings)
+    yield _guard(settings)
+    yield _rules(settings)
+    yield _database(settings)
+    yield _objects(settings)
+    yield _tracking()
+
+
+def _site(settings: Settings) -> Check:
+    if settings.site_country is None:
+        detail = "no PLACET_SITE_COUNTRY: the own site's country is unknown, jobs on it are denied"
+        return Check("site", "warning", detail)
+    return Check("site", "ok", f"declared {settings.site_country} on {settings.site_declared_on}")
+
+
+def _keys(settings: Settings) -> Iterator[Check]:
+    for name in _KEYS:
+        path = settings.key_file(name)  # type: ignore[arg-type]  # the three names are its literals
+        if not path.exists():
+            yield Check("keys", "warning", f"{name} key is made at the first start: {path}")
+        elif path.stat().st_mode & 0o077:
+            yield Check("keys", "failed", f"others can read {path}; run `chmod 600 {path}`")
+        else:
+            yield Check("keys", "ok", f"{name} key {path}")
+
+
+def _guard(settings: Settings) -> Check:
+    guard = settings.guard
+    where = guard.parent if guard.parent.exists() else settings.home
+    if where.exists() and settings.home.exists() and settings.guard_file is None:
+        detail = "beside the database; set PLACET_GUARD_FILE to a file on another volume"
+        return Check("guard", "warning", detail)
+    return Check("guard", "ok", str(guard))
+
+
+def _rules(settings: Settings) -> Check:
+    try:
+        policy = load_policy(settings.policy_dirs or (PACKS,))
+    except (RuleError, OSError) as error:
+        return Check("rules", "failed", str(error))
+    return Check("rules", "ok", f"{len(policy.rules)} rules, {policy.digest[:19]}…")
+
+
+def _database(settings: Settings) -> Check:
+    url = settings.database
+    if url.startswith("sqlite") and not Path(url.removeprefix("sqlite:///")).exists():
+        return Check("database", "failed", "there is none yet; run `placet migrate`")
+    engine = open_engine(url)
+    try:
+        with engine.connect() as connection:
+            connection.execute(text("SELECT 1"))
+        if not is_current(engine):
+            detail = "lacks this release's schema; run `placet migrate`"
+            return Check("database", "failed", detail)
+    except SQLAlchemyError as error:
+        detail = str(getattr(error, "orig", None) or type(error).__name__)
+        return Check("database", "failed", " ".join(detail.split())[:200])
+    finally:
+        engine.dispose()
+    return Check("database", "ok", f"{engine.dialect.name}, schema current")
+
+
+def _objects(settings: Settings) -> Check:
+    """Write, read back and remove one small object."""
+    probe = f"{settings.objects}/doctor/{uuid.uuid4().hex}"
+    try:
+        objects = _store(settings)
+        objects.put(probe, b"placet doctor\n")
+        objects.delete(probe)
+    except (ObjectError, OSError) as error:
+        return Check("objects", "failed", f"{settings.objects}: {error}")
+    return Check("objects", "ok", f"{settings.objects} can be written")
+
+
+def _store(settings: Settings) -> Objects:
+    if not settings.objects.startswith("s3://"):
+        root = Path(settings.objects.removeprefix("file://"))
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return FileObjects([root])
+    account = S3Account(
+        endpoint=settings.s3_endpoint,
+        region=settings.s3_region,
+        access_key=settings.s3_access_key,
+        secret_key=settings.s3_secret_key.get_secret_value(),
+    )
+    return S3Objects(account, Abilities())
+
+
+def _tracking() -> Check:
+    if importlib.util.find_spec("mlflow") is None:
+        return Check("tracking", "failed", "MLflow is not installed; install placet[service]")
+    return Check("tracking", "ok", "MLflow is installed")

@@ -1,0 +1,120 @@
+"""The operator's commands: they run the service, or work on its database and keys directly."""
+
+from pathlib import Path
+
+from service.commands.grammar import Subparsers, command, group_of
+
+_ROLES = ("submitter", "officer", "auditor", "admin")
+
+
+def add_commands(subparsers: Subparsers) -> None:
+    """Add them all."""
+    _processes(subparsers)
+    _people(subparsers)
+    command(
+        subparsers,
+        "doctor",
+        "check packages, settings, keys, rules, database, storage and tracking",
+        handler="doctor:doctor",
+        examples="placet doctor\nplacet doctor --json",
+        extra="service",
+    )
+    parser = command(
+        subparsers,
+        "demo",
+        "show the whole product on this machine: deny, approve, train, deploy, export, verify",
+        handler="showing:demo",
+        examples="placet demo\nplacet demo --folder /tmp/placet-demo --steps 4",
+        extra="service",
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=Path(".placet/demo"),
+        help="where each run gets a folder of its own (default: .placet/demo)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--cache", type=Path, default=Path(".cache/placet"),
+        help="where the small base model is kept (default: .cache/placet)",
+    )  # fmt: skip
+    parser.add_argument("--steps", type=int, metavar="N", help="train N updates at most")
+
+
+def _processes(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        "serve",
+        "run the API and the worker in one process",
+        handler="serving:serve",
+        examples="placet serve --migrate\nPLACET_PORT=9000 placet serve\nplacet serve --no-worker",
+        extra="service",
+    )
+    parser.add_argument("--host", help="address to listen on (default: PLACET_HOST)")
+    parser.add_argument("--port", type=int, help="port to listen on (default: PLACET_PORT)")
+    parser.add_argument(
+        "--migrate", action="store_true", help="bring the database up to date first"
+    )
+    parser.add_argument(
+        "--no-worker", action="store_true", help="the API only; `placet worker` runs elsewhere"
+    )
+    command(
+        subparsers,
+        "worker",
+        "run the worker alone: it dispatches, observes, deploys, and signs the log",
+        handler="serving:work",
+        examples="placet worker",
+        extra="service",
+    )
+    command(
+        subparsers,
+        "migrate",
+        "bring the database to this release's schema and start the log",
+        handler="serving:migrate",
+        examples="placet migrate",
+        extra="service",
+    )
+
+
+def _people(subparsers: Subparsers) -> None:
+    commands = group_of(subparsers, "principal", "add and list who may call")
+    parser = command(
+        commands,
+        "add",
+        "add a principal",
+        handler="people:add_principal",
+        examples='placet principal add --name "A. Perrin" --role submitter --team care\n'
+        'placet principal add --name "M. Roux" --role officer --token-days 90',
+        extra="service",
+    )
+    parser.add_argument("--name", required=True, help="the name colleagues know; never in the log")
+    parser.add_argument("--role", action="append", choices=_ROLES, required=True)
+    parser.add_argument("--team", action="append", help="a team; repeat for more")
+    parser.add_argument("--kind", choices=("human", "service"), default="human")
+    parser.add_argument("--token-days", type=int, metavar="N", help="issue a token for N days")
+    command(
+        commands, "list", "list principals", handler="people:list_principals",
+        examples="placet principal list", extra="service",
+    )  # fmt: skip
+
+    commands = group_of(subparsers, "token", "issue, list and revoke tokens")
+    parser = command(
+        commands,
+        "issue",
+        "issue a token; its secret is shown once",
+        handler="people:issue_token",
+        examples="placet token issue prn_… --days 90",
+        extra="service",
+    )
+    parser.add_argument("principal", metavar="PRINCIPAL", help="prn_…")
+    parser.add_argument("--days", type=int, default=90, help="lifetime, 1 to 366 (default: 90)")
+    command(
+        commands, "list", "list tokens", handler="people:list_tokens",
+        examples="placet token list", extra="service",
+    )  # fmt: skip
+    parser = command(
+        commands,
+        "revoke",
+        "revoke a token; it stops working at once",
+        handler="people:revoke_token",
+        examples="placet token revoke tok_…",
+        extra="service",
+    )
+    parser.add_argument("id", metavar="ID", help="tok_…")

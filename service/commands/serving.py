@@ -1,0 +1,144 @@
+"""`placet serve`, `worker` and `migrate`: the processes of an installation."""
+
+import argparse
+import logging
+import signal
+import socket
+import sys
+from types import FrameType
+from typing import NoReturn
+
+import structlog
+import uvicorn
+
+from service.app import create_app
+from service.commands.errors import CommandError, Status
+from service.commands.operating import bring_up_to_date, installed, read_settings, umask_private
+from service.commands.output import line, machine
+from service.schema import is_current
+from service.settings import Settings
+from service.worker import Worker
+
+_DRAIN_S = 5
+
+
+class _StoppedError(Exception):
+    """SIGTERM arrived: end in order."""
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Run the API, and the worker unless another process has it, until SIGINT or SIGTERM."""
+    umask_private()
+    settings = read_settings(host=arguments.host, port=arguments.port)
+    _log_to_stderr(settings)
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        with installed(arguments, settings=settings, needs_schema=False) as installation:
+            if arguments.migrate:
+                bring_up_to_date(installation)
+            elif not is_current(installation.database):
+                raise CommandError(
+                    "the database lacks this release's schema; run `placet migrate`, or start"
+                    " with --migrate"
+                )
+            with _listening(settings) as listener:
+                config = uvicorn.Config(
+                    create_app(installation),
+                    log_config=None,
+                    access_log=False,
+                    server_header=False,
+                    timeout_graceful_shutdown=_DRAIN_S,
+                )
+                worker = None if arguments.no_worker else Worker(installation)
+                if worker is not None:
+                    worker.start()
+                line(f"Placet answers at {settings.url} (documentation: {settings.url}/docs)")
+                sys.stdout.flush()
+                try:
+                    uvicorn.Server(config).run(sockets=[listener])
+                finally:
+                    if worker is not None:
+                        worker.stop()
+    except _StoppedError:
+        return Status.OK
+    return Status.OK
+
+
+def work(arguments: argparse.Namespace) -> int:
+    """Run the worker alone until SIGINT or SIGTERM; runs and endpoints go on without it."""
+    umask_private()
+    settings = read_settings()
+    _log_to_stderr(settings)
+    with installed(arguments, settings=settings) as installation:
+        worker = Worker(installation)
+        try:
+            signal.signal(signal.SIGTERM, _stop)
+            worker.run()
+        except (_StoppedError, KeyboardInterrupt) as end:
+            worker.stop()
+            if isinstance(end, KeyboardInterrupt):
+                raise
+    return Status.OK
+
+
+def migrate(arguments: argparse.Namespace) -> int:
+    """Bring the database to this release's schema; repeating it changes nothing."""
+    umask_private()
+    with installed(arguments, needs_schema=False) as installation:
+        was_current = is_current(installation.database)
+        bring_up_to_date(installation)
+        vkeys = installation.ledger.vkeys
+        origin = installation.settings.origin
+    if arguments.json:
+        machine({"changed": not was_current, "origin": origin, "vkeys": vkeys})
+        return Status.OK
+    line("the schema was current" if was_current else "the schema is current now")
+    line(f"log {origin}; publish its verifier keys where auditors find them:")
+    for vkey in vkeys:
+        line(f"  {vkey}")
+    return Status.OK
+
+
+def _listening(settings: Settings) -> socket.socket:
+    """Take the port before anything starts.
+
+    Raises:
+        CommandError: it is taken, or is not ours to take.
+    """
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((settings.host, settings.port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise CommandError(
+            f"cannot listen on {settings.host}:{settings.port} ({error.strerror});"
+            " set another --port or PLACET_PORT"
+        ) from error
+    return listener
+
+
+def _log_to_stderr(settings: Settings) -> None:
+    """Write operators' logs to standard error: JSON by default, without personal data."""
+    renderer: structlog.types.Processor = structlog.processors.JSONRenderer()
+    if settings.log_format == "text":
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+
+
+def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise _StoppedError

@@ -1,0 +1,217 @@
+"""The commands that talk to a running service: teams, officers and auditors use them."""
+
+import argparse
+from pathlib import Path
+
+from service.commands.grammar import Subparsers, group_of, remote
+
+_RECIPIENTS = ("auditor", "authority", "controller", "internal")
+
+
+def add_commands(subparsers: Subparsers) -> None:
+    """Add them all, in the order of the main flow."""
+    _registry(subparsers)
+    _jobs(subparsers)
+    _decisions(subparsers)
+    _deployments(subparsers)
+    _documents(subparsers)
+    _evidence(subparsers)
+
+
+def _registry(subparsers: Subparsers) -> None:
+    commands = group_of(subparsers, "dataset", "register, list and show dataset versions")
+    parser = remote(
+        commands,
+        "register",
+        "register a dataset version: every object is read, hashed and looked through",
+        handler="registry:register_dataset",
+        examples="placet dataset register dataset.yaml\n"
+        "placet dataset register --name helpdesk --team care --uri ./helpdesk.jsonl"
+        " --licence Apache-2.0 --category public",
+    )
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="YAML or JSON document")
+    parser.add_argument("--name", help="its name")
+    parser.add_argument("--team", help="the team that owns it")
+    parser.add_argument("--uri", help="s3:// or file:// address, or a path on this machine")
+    parser.add_argument("--licence", help="SPDX id")
+    parser.add_argument("--category", action="append", help="data category; repeat for more")
+    parser.add_argument("--legal-basis", help="GDPR Art. 6 basis, for personal data")
+    parser.add_argument("--art9-basis", help="GDPR Art. 9(2) basis, for special categories")
+    parser.add_argument("--dpia", help="reference of the impact assessment")
+    parser.add_argument(
+        "--country", action="append", help="data subjects' country; repeat for more"
+    )
+    _list_and_show(commands, "dataset", "dataset versions", "a dataset version", "ds_…")
+
+    commands = group_of(subparsers, "base-model", "register, list and show base models")
+    parser = remote(
+        commands,
+        "register",
+        "register a base model: every file is hashed, parameters are counted",
+        handler="registry:register_base_model",
+        examples="placet base-model register base.yaml\n"
+        "placet base-model register --name smollm2 --uri ./smollm2 --licence Apache-2.0"
+        " --allows-fine-tuning",
+    )
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="YAML or JSON document")
+    parser.add_argument("--name", help="its name")
+    parser.add_argument("--uri", help="s3:// or file:// address, or a path on this machine")
+    parser.add_argument("--licence", help="SPDX id")
+    parser.add_argument(
+        "--allows-fine-tuning",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether the licence allows it, as you read it",
+    )
+    parser.add_argument(
+        "--training-flop-1e15", type=int, metavar="N", help="its training compute, in 1e15 FLOP"
+    )
+    parser.add_argument("--source", help="where it came from")
+    _list_and_show(commands, "base_model", "base models", "a base model", "bm_…")
+
+
+def _list_and_show(commands: Subparsers, what: str, many: str, one: str, form: str) -> None:
+    name = what.replace("_", "-")
+    remote(
+        commands, "list", f"list {many}", handler=f"registry:list_{what}s",
+        examples=f"placet {name} list",
+    )  # fmt: skip
+    parser = remote(
+        commands, "show", f"show {one}", handler=f"registry:show_{what}",
+        examples=f"placet {name} show {form}",
+    )  # fmt: skip
+    parser.add_argument("id", metavar="ID")
+
+
+def _jobs(subparsers: Subparsers) -> None:
+    parser = remote(
+        subparsers,
+        "submit",
+        "submit a job and see at once whether it may run, and why not",
+        handler="jobs:submit",
+        examples="placet submit job.yaml\nplacet submit - < job.yaml",
+    )
+    _document(parser, "the job, YAML or JSON; `-` reads standard input")
+    parser = remote(
+        subparsers,
+        "jobs",
+        "list jobs",
+        handler="jobs:list_jobs",
+        examples="placet jobs\nplacet jobs --state awaiting_approval",
+    )
+    parser.add_argument("--state", help="only jobs in this state")
+    _with_id(subparsers, "job", "show a job, its decision and its runs", "jobs:show_job")
+    _with_id(
+        subparsers, "watch", "follow a job live, or a deployment until it answers", "watching:watch"
+    )
+    _with_id(subparsers, "logs", "print what a job's newest run wrote", "jobs:logs")
+    _with_id(subparsers, "cancel", "cancel a job, or stop its run", "jobs:cancel")
+
+
+def _decisions(subparsers: Subparsers) -> None:
+    for name, text in (
+        ("approve", "approve a job or a deployment, as an officer who did not ask for it"),
+        ("refuse", "refuse a job or a deployment; the reason reaches the team"),
+    ):
+        parser = remote(
+            subparsers,
+            name,
+            text,
+            handler=f"deciding:{name}",
+            examples=f'placet {name} job_… --reason "checked the purpose with the team"\n'
+            f"placet {name} dep_… --seen 3 --yes",
+        )
+        parser.add_argument("id", metavar="ID", help="job_… or dep_…")
+        parser.add_argument(
+            "--reason", default="", required=name == "refuse", help="kept beside the log, erasable"
+        )
+        parser.add_argument(
+            "--seen", type=int, metavar="VERSION", help="decide only if it is still this version"
+        )
+        parser.add_argument("--yes", action="store_true", help="do not ask again on a terminal")
+
+
+def _deployments(subparsers: Subparsers) -> None:
+    remote(
+        subparsers, "models", "list model versions", handler="deployments:list_models",
+        examples="placet models",
+    )  # fmt: skip
+    parser = remote(
+        subparsers,
+        "deploy",
+        "ask for a deployment and see at once whether it may be",
+        handler="deployments:deploy",
+        examples="placet deploy deployment.yaml",
+    )
+    _document(parser, "the deployment, YAML or JSON; `-` reads standard input")
+    remote(
+        subparsers, "deployments", "list deployments", handler="deployments:list_deployments",
+        examples="placet deployments",
+    )  # fmt: skip
+    _with_id(
+        subparsers, "deployment", "show a deployment", "deployments:show_deployment", form="dep_…"
+    )
+    _with_id(
+        subparsers, "retire", "retire a deployment: it stops answering", "deployments:retire",
+        form="dep_…",
+    )  # fmt: skip
+    parser = _with_id(
+        subparsers, "ask", "ask a deployed model a question", "deployments:ask", form='dep_… "…?"'
+    )
+    parser.add_argument("question", metavar="QUESTION")
+    parser.add_argument("--max-tokens", type=int, default=120, help="longest answer (default: 120)")
+
+
+def _documents(subparsers: Subparsers) -> None:
+    for name, text, forms in (
+        ("card", "read a deployment's model card", ("md", "html", "json")),
+        ("transparency", "read a deployment's transparency record", ("html", "json")),
+    ):
+        parser = remote(
+            subparsers,
+            name,
+            text,
+            handler=f"deployments:{name}",
+            examples=f"placet {name} dep_…\nplacet {name} dep_… --form html --out {name}.html",
+        )
+        parser.add_argument("id", metavar="ID", help="dep_…")
+        parser.add_argument(
+            "--form", choices=forms, default="json" if name == "transparency" else "md"
+        )
+        parser.add_argument("--out", type=Path, metavar="FILE", help="write it to a file")
+
+
+def _evidence(subparsers: Subparsers) -> None:
+    parser = remote(
+        subparsers,
+        "export",
+        "make a bundle of the whole log that anyone can verify offline",
+        handler="evidence:export",
+        examples="placet export --recipient auditor --out evidence.zip",
+    )
+    parser.add_argument("--recipient", choices=_RECIPIENTS, required=True, help="who will get it")
+    parser.add_argument("--out", type=Path, metavar="FILE", required=True, help="the zip to write")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    remote(
+        subparsers, "keys", "show the log's verifier keys", handler="evidence:keys",
+        examples="placet keys",
+    )  # fmt: skip
+    remote(
+        subparsers, "whoami", "show whose token this is", handler="evidence:whoami",
+        examples="placet whoami",
+    )  # fmt: skip
+
+
+def _with_id(
+    subparsers: Subparsers, name: str, text: str, handler: str, *, form: str = "job_…"
+) -> argparse.ArgumentParser:
+    parser = remote(subparsers, name, text, handler=handler, examples=f"placet {name} {form}")
+    parser.add_argument("id", metavar="ID", help=form.partition(" ")[0])
+    return parser
+
+
+def _document(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help=text)
+    parser.add_argument(
+        "--key", metavar="KEY", help="Idempotency-Key, to repeat a request that was cut off"
+    )
