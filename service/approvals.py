@@ -103,15 +103,15 @@ def decide_on(
         kind = _move(subject, "refuse")
     elif not missing_approvals(decision, [*given, row]):
         kind = _move(subject, "approve")
-    entry = tx.record(
+    tx.record(
         kind,
         subject,
+        also=[row],
         actor=caller.actor,
         data={"record": decision.record_digest, "role": role},
         outcome="ok" if outcome is Outcome.GIVEN else "denied",
         private={"reason": reason} if reason else None,
     )
-    tx.tie(entry, row)
     return row
 
 

@@ -64,9 +64,10 @@ class Gate:
             expires_at=min(later(now, hours=self.approval_hours), decision.valid_until),
         )
         subject.decision_id = row.id
-        entry = tx.record(
+        tx.record(
             event,
             subject,
+            also=[row],
             actor=SYSTEM,
             data={
                 "stage": stage,
@@ -79,7 +80,6 @@ class Gate:
             },
             outcome="denied" if decision.verdict == "deny" else "ok",
         )
-        tx.tie(entry, row)
         return decision, row
 
     def rests_on_the_same(self, row: StoredDecision, decision: Decision) -> bool:

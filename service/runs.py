@@ -181,9 +181,10 @@ def _permitted_run(
         output_uri=output,
         state=RunState.QUEUED,
     )
-    entry = tx.record(
+    tx.record(
         kind,
         job,
+        also=[run],
         actor=SYSTEM,
         data={
             "run": run_id,
@@ -196,7 +197,6 @@ def _permitted_run(
             "engine": engine,
         },
     )
-    tx.tie(entry, run)
     tx.session.add(RunProgress(run_id=run_id))
     return run
 
@@ -233,7 +233,7 @@ def launch(context: RunContext, job_id: str) -> None:
             job.state = state
             row = tx.session.get_one(Run, run.id)
             row.state = RunState.RUNNING
-            tx.tie(tx.record(kind, job, actor=SYSTEM, data={"run": run.id}), row)
+            tx.record(kind, job, also=[row], actor=SYSTEM, data={"run": run.id})
 
 
 def observe(context: RunContext, job_id: str) -> None:
@@ -372,9 +372,10 @@ def _close(
         run.state, run.outcome = outcome, outcome
         run.report_digest = None if report is None else tx.keep(report)
         run.artefacts_digest = None if artefacts is None else tx.keep(artefacts)
-        entry = tx.record(
+        tx.record(
             kind,
             job,
+            also=[run],
             actor=SYSTEM,
             data={
                 "run": run_id,
@@ -384,7 +385,6 @@ def _close(
             },
             outcome="ok" if outcome == "succeeded" else "error",
         )
-        tx.tie(entry, run)
 
 
 def _report(

@@ -4,13 +4,13 @@
         job.state = JobState.APPROVED
         tx.record(EventKind.APPROVAL_GIVEN, job, actor=actor, data={…})
 
-`record` writes the entry at once, ties the row to it and raises the row's version; the triggers of
+`record` writes the entry at once, ties the rows to it and raises their versions; the triggers of
 the migration refuse a governed row whose entry is not there. On a clean exit all of it commits, on
 an exception none of it. A refusal that must leave a trace is a committed state, not a raise.
 """
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -47,16 +47,18 @@ class Transaction:
         *,
         actor: Actor,
         data: Mapping[str, JsonValue],
+        also: Sequence[Governed] = (),
         outcome: str = "ok",
         private: Mapping[str, str] | None = None,
     ) -> str:
-        """Write the entry of a change and tie the changed row to it.
+        """Write the entry of a change and tie the changed rows to it.
 
         Args:
             kind: what happened; a closed list.
             subject: the governed row that changed, or ``kind:id`` when no row did.
             actor: who did it; never taken from a request body.
             data: non-personal values as `audit.event` lists them for this kind.
+            also: further rows that this entry records the change of, for instance a run of the job.
             outcome: ``ok``, ``denied`` or ``error``.
             private: personal values or free text. Only commitments enter the log; the values are
                 encrypted beside it under the actor's own key and can be erased.
@@ -95,17 +97,12 @@ class Transaction:
                 leaf_hash=leaf_hash(body),
             )
         )
-        if not isinstance(subject, str):
-            self.tie(entry_id, subject)
-        return entry_id
-
-    def tie(self, entry_id: str, *rows: Governed) -> None:
-        """Tie further rows to an entry that records their change too."""
-        for row in rows:
+        for row in (*(() if isinstance(subject, str) else (subject,)), *also):
             row.entry_id = entry_id
             row.version += 1
             self.session.add(row)
         self.session.flush()
+        return entry_id
 
     def keep(self, body: bytes, media_type: str = "application/json") -> Digest:
         """Store a document under its digest, once."""
