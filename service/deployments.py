@@ -4,14 +4,17 @@ An active deployment always has its model card and its transparency record: they
 transaction that activates it.
 """
 
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 from sqlmodel import Session
 
-from audit.canonical import canonical, digest
+from audit.canonical import canonical
 from audit.event import EventKind
 from policies.decision import Decision
 from service import documents as papers
@@ -23,7 +26,7 @@ from service.clock import Clock, seconds
 from service.gating import Gate
 from service.ids import Prefix, new_id
 from service.lifecycle import DeploymentMove, DeploymentState, IllegalMoveError
-from service.objects.protocol import ObjectError, Objects
+from service.objects.protocol import CHUNK_BYTES, ObjectError, ObjectMismatchError, Objects
 from service.places import Place
 from service.principals import Caller, Role
 from service.problems import IllegalState, NotFound, field_problem
@@ -34,6 +37,10 @@ from service.transaction import SYSTEM, Transaction, Transactions
 
 log = structlog.get_logger(__name__)
 DOCUMENT_FORMAT = "placet.deployment/1"
+
+
+class MergeError(RuntimeError):
+    """The adapter could not be merged; the message holds the trainer's last words."""
 
 
 class Host(Protocol):
@@ -55,8 +62,12 @@ class Host(Protocol):
 class Merge(Protocol):
     """Merges an adapter into its base model with the trainer's `export`."""
 
-    def __call__(self, *, base: str, adapter: str, out: Path) -> None:
-        """Write the merged model to `out`, whole or not at all."""
+    def __call__(self, *, base: Path, adapter: Path, out: Path) -> None:
+        """Write the merged model to `out`, whole or not at all.
+
+        Raises:
+            MergeError: the trainer refused or failed.
+        """
         ...
 
 
@@ -69,6 +80,7 @@ class DeploymentContext:
         gate: policy and reference data in force.
         clock: what time it is.
         objects: where artefacts lie.
+        sources: where base models lie.
         storage: role → place of everything a deployment writes to.
         host: serves merged weights.
         merge: merges an adapter into its base.
@@ -80,6 +92,7 @@ class DeploymentContext:
     gate: Gate
     clock: Clock
     objects: Objects
+    sources: Objects
     storage: dict[str, Place]
     host: Host
     merge: Merge
@@ -283,21 +296,54 @@ def _start(context: DeploymentContext, row: Deployment) -> None:
         model = session.get_one(ModelVersion, row.model_version_id)
         case = papers.read_case(session, row)
         run = session.get_one(Run, model.run_id)
-    merged = context.folder / digest(model.artefacts_digest.encode())[7:39]
+        files = parse_object(load(session, case.base.files_digest))
+    merged = context.folder / model.artefacts_digest.replace(":", "-")
     if not merged.exists():
         try:
-            for path, file in case.artefacts["files"].items():
-                context.objects.get(f"{run.output_uri}/{path}", expected=file["digest"])
-        except ObjectError as error:
-            log.warning("deployment.altered", deployment_id=row.id, reason=str(error))
-            fail(context, row.id, "artefact_differs")
+            with tempfile.TemporaryDirectory(dir=_made(context.folder)) as scratch:
+                adapter, base = Path(scratch, "adapter"), Path(scratch, "base")
+                artefacts = {
+                    path.removeprefix("adapter/"): file["digest"]
+                    for path, file in case.artefacts["files"].items()
+                    if path.startswith("adapter/")
+                }
+                _fetch(context.objects, f"{run.output_uri}/adapter", artefacts, adapter)
+                base_files = {file["path"]: file["digest"] for file in files["files"]}
+                _fetch(context.sources, case.base.uri.rstrip("/"), base_files, base)
+                context.merge(base=base, adapter=adapter, out=merged)
+        except (ObjectError, MergeError) as error:
+            log.warning("deployment.not_started", deployment_id=row.id, reason=str(error))
+            is_merge = isinstance(error, MergeError)
+            fail(context, row.id, "merge_failed" if is_merge else "artefact_differs")
             return
-        context.merge(base=case.base.uri, adapter=f"{run.output_uri}/adapter", out=merged)
     endpoint = context.host.start(row.id, merged, row.name)
     with context.transactions.write() as tx:
         stored = tx.session.get(EndpointState, row.id) or EndpointState(deployment_id=row.id)
         stored.ref, stored.port = endpoint.ref, endpoint.port
         tx.session.add(stored)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+def _fetch(objects: Objects, prefix: str, files: Mapping[str, str], folder: Path) -> None:
+    """Copy files whose digests are recorded; what is merged is what was checked.
+
+    Raises:
+        ObjectError: a file is missing or holds other bytes than were recorded.
+    """
+    for path, expected in files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        hasher = sha256()
+        with objects.open(f"{prefix}/{path}") as source, target.open("wb") as out:
+            while chunk := source.read(CHUNK_BYTES):
+                hasher.update(chunk)
+                out.write(chunk)
+        if f"sha256:{hasher.hexdigest()}" != expected:
+            raise ObjectMismatchError(f"`{prefix}/{path}` holds other bytes than were recorded")
 
 
 def _activate(context: DeploymentContext, deployment_id: str) -> None:

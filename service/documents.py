@@ -268,8 +268,8 @@ def _evaluation(case: Case, entries: dict[str, int | None]) -> Fields:
     for field, name in (
         ("evaluation.loss_before", "eval_loss_before"),
         ("evaluation.loss_after", "eval_loss_after"),
-        ("evaluation.perplexity_before", "eval_perplexity_before"),
-        ("evaluation.perplexity_after", "eval_perplexity_after"),
+        ("evaluation.perplexity_before", "perplexity_before"),
+        ("evaluation.perplexity_after", "perplexity_after"),
     ):
         if name in case.report.metrics:
             fields[field] = Claim(f"{case.report.metrics[name]:f}", seen)

@@ -1,6 +1,7 @@
 """One installation, wired once from its settings: the composition that app and worker share."""
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from policies.reference import Reference
 from service import keys
 from service.clock import Clock, system_clock
 from service.database import open_engine
-from service.deployments import DeploymentContext
+from service.deployments import DeploymentContext, MergeError
 from service.engines.local import LocalEngine
 from service.gating import Gate
 from service.jobs import JobContext
@@ -33,10 +34,6 @@ from service.serving import LocalServing
 from service.settings import Settings
 from service.tracking import Tracking
 from service.transaction import Transactions
-
-
-class MergeError(RuntimeError):
-    """The trainer did not merge the adapter; the message holds its last words."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +82,7 @@ def build(settings: Settings, *, clock: Clock = system_clock) -> Installation:
     reference = load_reference(site=_site(settings))
     places = _places(reference, settings)
     objects = _objects(settings)
+    sources = _sources(settings)
     gate = Gate(
         policy=load_policy(settings.policy_dirs or (PACKS,)),
         reference=reference,
@@ -130,9 +128,10 @@ def build(settings: Settings, *, clock: Clock = system_clock) -> Installation:
         gate=gate,
         clock=clock,
         objects=objects,
+        sources=sources,
         storage=storage,
         host=LocalServing(home / "serving", threads=settings.trainer_threads),
-        merge=_Merge(environment=_storage_environment(settings)),
+        merge=_merge,
         folder=home / "merged",
         origin=settings.origin,
     )
@@ -142,7 +141,7 @@ def build(settings: Settings, *, clock: Clock = system_clock) -> Installation:
         database=database,
         transactions=transactions,
         objects=objects,
-        sources=_sources(settings),
+        sources=sources,
         places=places,
         gate=gate,
         ledger=ledger,
@@ -162,41 +161,27 @@ def training_code_digest() -> str:
     return f"sha256:{hasher.hexdigest()}"
 
 
-@dataclass(frozen=True)
-class _Merge:
-    """Runs the trainer's `export` as a process of its own: torch never enters the service."""
+def _merge(*, base: Path, adapter: Path, out: Path) -> None:
+    """Run the trainer's `export` as a process of its own: torch never enters the service.
 
-    environment: dict[str, str]
-
-    def __call__(self, *, base: str, adapter: str, out: Path) -> None:
-        staged = out.with_suffix(".part")
-        out.parent.mkdir(parents=True, exist_ok=True)
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "trainer",
-            "export",
-            "--base",
-            unquote(urlsplit(base).path),
-            "--adapter",
-            unquote(urlsplit(adapter).path),
-            "--out",
-            str(staged),
-        ]
-        root = str(Path(trainer.__file__).parent.parent)
-        environment = {
-            "PATH": os.environ.get("PATH", ""),
-            "PYTHONPATH": root,
-            "HF_HUB_OFFLINE": "1",
-            **self.environment,
-        }
-        done = subprocess.run(  # noqa: S603 — a constant program; paths are our own
-            command, env=environment, capture_output=True, text=True, timeout=1800, check=False
-        )
-        if done.returncode:
-            raise MergeError(f"`trainer export` ended with {done.returncode}: {done.stderr[-500:]}")
-        staged.replace(out)
+    Raises:
+        MergeError: it refused or failed.
+    """
+    staged = out.with_suffix(".part")
+    shutil.rmtree(staged, ignore_errors=True)
+    command = [sys.executable, "-P", "-m", "trainer", "export"]
+    command += ["--base", str(base), "--adapter", str(adapter), "--out", str(staged)]
+    environment = {
+        "PATH": os.environ.get("PATH", ""),
+        "PYTHONPATH": str(Path(trainer.__file__).parent.parent),
+        "HF_HUB_OFFLINE": "1",
+    }
+    done = subprocess.run(  # noqa: S603 — a constant program; the paths are our own
+        command, env=environment, capture_output=True, text=True, timeout=1800, check=False
+    )
+    if done.returncode:
+        raise MergeError(f"`trainer export` ended with {done.returncode}: {done.stderr[-500:]}")
+    staged.replace(out)
 
 
 def _signers(settings: Settings) -> tuple[Signer, ...]:

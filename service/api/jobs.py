@@ -1,6 +1,7 @@
 """Jobs, their decisions and approvals, their runs and logs."""
 
 import asyncio
+import functools
 import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
@@ -217,13 +218,19 @@ def read_decision_record(decision_id: str, wired: Wired, who: Authenticated) -> 
 def decision_view(session: Session, row: StoredDecision, *, language: str) -> dict[str, Any]:
     """Render a decision with explained findings, from the policy it was made under."""
     decision = Decision.from_record(load(session, row.record_digest))
-    policy = Policy.from_bytes(load(session, row.policy_digest))
+    policy = _policy(load(session, row.policy_digest))
     given = given_approvals(session, row)
     everyone = session.exec(
         select(Approval).where(Approval.decision_id == row.id).order_by(Approval.id)
     )
     findings = [dict(item) for item in explain(decision, policy, language)]
     return views.decision(row, findings, list(everyone), missing_approvals(row, given))
+
+
+@functools.lru_cache(maxsize=8)
+def _policy(body: bytes) -> Policy:
+    """Read a stored policy once; a policy never changes under its bytes."""
+    return Policy.from_bytes(body)
 
 
 def _job_view(session: Session, row: Job) -> dict[str, Any]:
