@@ -37,6 +37,7 @@ from typing import cast
 from audit.canonical import CanonicalError, JsonValue, is_digest, parse
 from audit.kinds import (
     KINDS,
+    MAX_APPROVERS,
     MAX_ITEMS,
     MILLISECONDS,
     RESOURCE,
@@ -204,8 +205,11 @@ def _check_gate(data: Mapping[str, object], resource: str) -> None:
     _expect(kind == expected, "resource", f"a {expected} at this stage")
     named = {name: data[name] for name in ("job", "deployment") if name in data}
     _expect(named in ({}, {kind: identifier}), f"data.{kind}", "the resource's id")
-    asks = data["verdict"] != "require_approval" or data["approvals"] != []
+    quorum = cast("list[dict[str, int]]", data["approvals"])
+    asks = data["verdict"] != "require_approval" or quorum != []
     _expect(asks, "data.approvals", "at least one role when approval is required")
+    people = sum(item["count"] for item in quorum)
+    _expect(people <= MAX_APPROVERS, "data.approvals", f"at most {MAX_APPROVERS} people in all")
 
 
 def _check_sealed(sealed: object) -> None:

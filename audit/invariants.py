@@ -66,7 +66,7 @@ class Invariants:
         self._ids: set[str] = set()
         self._submitters: defaultdict[Subject, set[str]] = defaultdict(set)
         self._latest: dict[Subject, Decision] = {}
-        self._approvals: dict[tuple[Subject, str], list[tuple[str, str]]] = {}
+        self._approvals: dict[tuple[Subject, str], set[tuple[str, str]]] = {}
         self._runs: set[str] = set()
         self._issued: set[tuple[EventKind, str, str]] = set()
         self._handlers: dict[EventKind, Callable[[Event, Subject], None]] = {
@@ -113,8 +113,8 @@ class Invariants:
         person, record = event.actor.ref, str(event.data["record"])
         if person in self._submitters[subject]:
             self._violate("no-self-approval", f"{person} submitted {':'.join(subject)}")
-        given = self._approvals.setdefault((subject, record), [])
-        given.append((person, str(event.data["role"])))
+        given = self._approvals.setdefault((subject, record), set())
+        given.add((person, str(event.data["role"])))
 
     def _withdraw(self, event: Event, subject: Subject) -> None:
         self._approvals.pop((subject, str(event.data["record"])), None)
@@ -156,7 +156,7 @@ class Invariants:
 
     def _is_approved(self, subject: Subject, decision: Decision) -> bool:
         submitters = self._submitters[subject]
-        given = self._approvals.get((subject, decision.record), [])
+        given = self._approvals.get((subject, decision.record), set())
         valid = [(person, role) for person, role in given if person not in submitters]
         return bool(submitters) and covers(decision.places, valid)
 
@@ -170,7 +170,8 @@ def covers(places: Sequence[str], given: Sequence[tuple[str, str]]) -> bool:
     """Say whether different people can fill all places, each in a role that they approved in.
 
     No place at all is not covered: an empty demand must not be trivially met. This is a bipartite
-    matching by augmenting paths, O(places x approvals).
+    matching by augmenting paths: O(places^2 x approvals), recursion at most `places` deep, which an
+    entry bounds to 100.
     """
     holders: dict[str, int] = {}  # person -> place
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from audit.canonical import MAX_INT, is_digest
 
 MAX_ITEMS = 64
+MAX_APPROVERS = 100
 
 
 class EventKind(StrEnum):
@@ -122,7 +123,7 @@ def _quorum(value: object) -> bool:
         and value.keys() == {"role", "count"}
         and is_code(value["role"])
         and _count(value["count"])
-        and 1 <= value["count"] <= 100
+        and 1 <= value["count"] <= MAX_APPROVERS
     )
 
 

@@ -239,6 +239,11 @@ class TestGate:
         with pytest.raises(EventError, match="at least one role"):
             to_bytes(world.decided("require_approval"))
 
+    def test_a_quorum_is_of_at_most_100_people(self, world):
+        assert from_bytes(to_bytes(world.decided(approvals=[("a", 50), ("b", 50)])))
+        with pytest.raises(EventError, match="at most 100 people"):
+            to_bytes(world.decided(approvals=[("a", 50), ("b", 51)]))
+
     @pytest.mark.parametrize(
         "quorum",
         [

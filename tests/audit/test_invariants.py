@@ -264,6 +264,14 @@ class TestEntries:
 
 
 class TestCovers:
+    def test_the_longest_chain_of_reseating_works(self):
+        places = [f"r{n}" for n in range(100)]
+        given_ = [(f"p{n}", f"r{m}") for n in range(100) for m in (n, n + 1)]
+
+        assert covers(places, given_)
+        assert covers(places[::-1], given_)
+        assert not covers([*places, "r100", "r101"], given_)
+
     def test_no_demand_is_not_met(self):
         assert not covers([], [("a", "officer")])
 

@@ -515,6 +515,15 @@ class TestTampering:
         assert (outcome(report, "L1"), report.exit_code) == ("fail", Exit.TAMPERED)
         assert outcome(report, "L7") == "not checked"
 
+    def test_a_broken_tree_is_not_called_an_extension(self, world, check):
+        entries = world.entries(world.story())
+        lying = world.checkpoint([*entries[:11], entries[0]])
+        remembered = Checkpoint(world.origin, 0, EMPTY_ROOT)
+
+        report = check(world.export(entries, checkpoint=lying), world.vkey, remembered=remembered)
+
+        assert outcome(report, "L3") == "not checked"
+
 
 class TestHostileFiles:
     """Whatever lies at the path, the answer is a report."""
