@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from service import deployments, models, runs
 from service.approvals import expire
@@ -71,26 +71,34 @@ class Worker:
 
     def work(self) -> None:
         """Do the next step of everything that waits for one."""
-        wired = self._installation
+        self._work_jobs()
+        self._work_deployments()
+
+    def _work_jobs(self) -> None:
+        context = self._installation.runs
         for job_id in self._jobs(JobState.AWAITING_APPROVAL):
-            self._step(self._expire_if_due, job_id)
+            self._step(self._expire_job, job_id)
         for job_id in self._jobs(JobState.APPROVED):
-            if self._step(lambda one: runs.dispatch(wired.runs, one), job_id):
-                self._step(lambda one: runs.launch(wired.runs, one), job_id)
+            self._step(lambda one: runs.dispatch(context, one), job_id)
         for job_id in self._jobs(JobState.DISPATCHING):
-            self._step(lambda one: runs.launch(wired.runs, one), job_id)
+            self._step(lambda one: runs.launch(context, one), job_id)
         for job_id in self._jobs(JobState.RUNNING, JobState.CANCELLING):
-            self._step(lambda one: runs.observe(wired.runs, one), job_id)
-        with wired.transactions.read() as session:
+            self._step(lambda one: runs.observe(context, one), job_id)
+        with self._installation.transactions.read() as session:
             finished = models.waiting_runs(session)
         for run_id in finished:
-            self._step(lambda one: models.register(wired.runs, one), run_id)
+            self._step(lambda one: models.register(context, one), run_id)
+
+    def _work_deployments(self) -> None:
+        context = self._installation.deployments
+        for deployment_id in self._deployments(DeploymentState.AWAITING_APPROVAL):
+            self._step(self._expire_deployment, deployment_id)
         for deployment_id in self._deployments(DeploymentState.APPROVED):
-            self._step(lambda one: deployments.advance(wired.deployments, one), deployment_id)
+            self._step(lambda one: deployments.advance(context, one), deployment_id)
         for deployment_id in self._deployments(DeploymentState.ACTIVE):
-            self._step(lambda one: deployments.watch(wired.deployments, one), deployment_id)
+            self._step(lambda one: deployments.watch(context, one), deployment_id)
         for deployment_id in self._orphaned_endpoints():
-            self._step(lambda one: deployments.stop_endpoint(wired.deployments, one), deployment_id)
+            self._step(lambda one: deployments.stop_endpoint(context, one), deployment_id)
 
     def _loop(self, name: str, once: Callable[[], None]) -> None:
         while not self._stop.wait(self._installation.settings.worker_interval_s):
@@ -111,15 +119,21 @@ class Worker:
             log.warning("worker.retry", subject=subject, reason=str(error)[:300])
             return None
 
-    def _expire_if_due(self, job_id: str) -> None:
-        wired = self._installation
-        with wired.transactions.write() as tx:
+    def _expire_job(self, job_id: str) -> None:
+        with self._installation.transactions.write() as tx:
             job = tx.session.get_one(Job, job_id, with_for_update=True)
-            if job.state != JobState.AWAITING_APPROVAL:
-                return
-            decision = tx.session.get_one(StoredDecision, job.decision_id)
-            if decision.expires_at <= seconds(wired.clock()):
+            if job.state == JobState.AWAITING_APPROVAL and self._is_due(tx.session, job):
                 expire(tx, job)
+
+    def _expire_deployment(self, deployment_id: str) -> None:
+        with self._installation.transactions.write() as tx:
+            row = tx.session.get_one(Deployment, deployment_id, with_for_update=True)
+            if row.state == DeploymentState.AWAITING_APPROVAL and self._is_due(tx.session, row):
+                expire(tx, row)
+
+    def _is_due(self, session: Session, subject: Job | Deployment) -> bool:
+        decision = session.get_one(StoredDecision, subject.decision_id)
+        return decision.expires_at <= seconds(self._installation.clock())
 
     def _jobs(self, *states: JobState) -> list[str]:
         with self._installation.transactions.read() as session:
