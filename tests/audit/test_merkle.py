@@ -163,3 +163,16 @@ class TestFrontier:
         for size, edge in ((1, []), (3, [ROOTS[1]]), (-1, []), (1, [b"short"])):
             with pytest.raises(MerkleError):
                 Frontier(size, edge)
+
+
+def test_the_length_of_a_proof_is_checked_before_its_root():
+    proof = prove_inclusion(LEAVES[:8], 3)
+    with pytest.raises(MerkleError, match="too long"):
+        root_from_inclusion(3, 8, LEAVES[3], [*proof, proof[0]])
+    with pytest.raises(MerkleError, match="too short"):
+        root_from_inclusion(3, 8, LEAVES[3], proof[:-1])
+    proof = prove_consistency(LEAVES[:8], 3)
+    with pytest.raises(MerkleError, match="too long"):
+        check_consistency(3, 8, [*proof, proof[0]], ROOTS[3], ROOTS[8])
+    with pytest.raises(MerkleError, match="too short"):
+        check_consistency(3, 8, proof[:-1], ROOTS[3], ROOTS[8])
