@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 
 import pytest
+from hypothesis import settings
 
 from audit.bundle import write_bundle
 from audit.canonical import digest
@@ -13,6 +14,10 @@ from audit.event import Actor, Event, EventKind, to_bytes
 from audit.merkle import leaf_hash, root
 from audit.note import Checkpoint, Ed25519Signer, sign_checkpoint
 from audit.tiles import build_tiles
+
+# A loaded machine is slow at times: that is no failure of the code under test.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 VERIFIER = b"# placet_verify.py of the test world\n"
