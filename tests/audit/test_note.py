@@ -283,6 +283,13 @@ class TestCheckpoints:
 
         assert parse_checkpoint(text) == Checkpoint(origin, size, tree_root)
 
+    def test_extension_lines_are_kept_and_signed(self):
+        text = format_checkpoint("example.com/log", 7, b"\x07" * 32) + "first\nsecond\n"
+
+        opened = open_note(sign_note(text, [LOG]), keys(LOG))
+
+        assert parse_checkpoint(opened.text).extension == ("first", "second")
+
     def test_an_empty_log_has_one_root(self):
         assert parse_checkpoint(format_checkpoint("o", 0, EMPTY_ROOT)).size == 0
         with pytest.raises(NoteError):
