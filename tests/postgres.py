@@ -69,16 +69,7 @@ def postgres() -> Iterator[Postgres]:
         )
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
-                [
-                    binaries / "postgres",
-                    "-D",
-                    data,
-                    "-k",
-                    folder,
-                    "-c",
-                    "listen_addresses=",
-                    *_FAST,
-                ],
+                [binaries / "postgres", "-D", data, "-k", folder, *_OPTIONS],
                 user=user,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
