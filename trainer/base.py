@@ -14,6 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 from trainer.contract import digest
+from trainer.model_files import be_quiet
 from trainer.refusal import Reason, RefusedError
 
 
@@ -36,6 +37,7 @@ def convert_gguf(gguf_path: Path, out_dir: Path, *, sha256: str | None = None) -
         )
     if out_dir.exists():
         raise FileExistsError(f"expected `{out_dir}` not to exist, got a path; remove it first")
+    be_quiet()
     out_dir.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out_dir.parent) as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # transformers warns about its own renaming

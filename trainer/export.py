@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
 from transformers import AutoModelForCausalLM
 
-from trainer.model_files import WEIGHT_SUFFIXES, load_tokenizer
+from trainer.model_files import WEIGHT_SUFFIXES, be_quiet, load_tokenizer
 from trainer.refusal import Reason, RefusedError
 from trainer.strict import JsonValue, as_json, decimal_text
 
@@ -70,6 +70,7 @@ def export_merged(base_dir: Path, adapter_dir: Path, out_dir: Path, *, dtype: st
     """
     if out_dir.exists():
         raise FileExistsError(f"expected `{out_dir}` not to exist, got a path; remove it first")
+    be_quiet()
     tokenizer = load_tokenizer(base_dir)
     prompts = [
         torch.tensor(

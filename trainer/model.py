@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM
 from trainer import attention
 from trainer.contract import AdapterSpec
 from trainer.lora import ADAPTER, fuse
+from trainer.model_files import be_quiet
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -68,6 +69,7 @@ def load_base(directory: Path, *, precision: str, device: torch.device) -> torch
         precision: `fp32` or `bf16`.
         device: Where to put it.
     """
+    be_quiet()
     attention.register()
     model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
         directory,

@@ -1,8 +1,9 @@
-"""Files of a model directory that are read without the model: its tokenizer."""
+"""What is read of a model directory without the model, and quiet libraries."""
 
 from pathlib import Path
 
 from transformers import AutoTokenizer
+from transformers.utils import logging
 
 from trainer.render import Tokenizer
 
@@ -15,3 +16,9 @@ def load_tokenizer(directory: Path) -> Tokenizer:
         directory, local_files_only=True, trust_remote_code=False
     )
     return tokenizer
+
+
+def be_quiet() -> None:
+    """Keep transformers' progress bars and warnings off our output."""
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
