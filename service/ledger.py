@@ -10,9 +10,11 @@ restored from a backup cannot sign a second history for the same log.
 """
 
 import base64
+import fcntl
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,14 @@ class Guard:
     """
 
     path: Path
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Keep other publishers out, threads and processes alike; a dead one holds nothing."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.with_suffix(".lock").open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def read(self) -> tuple[int, str, bytes]:
         """Return size, root in hex and the signed note (empty while only intended)."""
@@ -111,9 +121,8 @@ class Ledger:
             RolledBackError: the guard has signed more entries than the database holds.
         """
         self.sequence()
-        with transactions.write() as tx:
-            size = tx.session.get_one(LogHead, 1).size
-            self._check_not_rolled_back(size)
+        with self.guard.exclusive(), transactions.write() as tx:
+            self._check_not_rolled_back(tx.session.get_one(LogHead, 1).size)
             first = tx.session.exec(select(AuditEntry.id).limit(1)).first()
             if first is None:
                 tx.record(
@@ -143,8 +152,13 @@ class Ledger:
 
         Raises:
             RolledBackError: the guard has signed more entries than the database holds.
-            ForkError: the guard has signed another root for this size.
+            ForkError: the guard has signed another root for this size, or an entry changed.
         """
+        # INVARIANT: sizes are signed in order; a second publisher would set the guard back.
+        with self.guard.exclusive():
+            return self._publish()
+
+    def _publish(self) -> int | None:
         with Session(self.engine) as session:
             size = session.get_one(LogHead, 1).size
             last = session.exec(_NEWEST).one_or_none()
@@ -152,25 +166,27 @@ class Ledger:
             self._check_not_rolled_back(size)
             if published == size:
                 return None
-            entries = list(
-                session.exec(
-                    select(AuditEntry.body)
-                    .where(col(AuditEntry.idx) >= published, col(AuditEntry.idx) < size)
-                    .order_by(col(AuditEntry.idx))
-                )
-            )
-        if len(entries) != size - published:
-            raise ForkError(f"the database has {len(entries)} of entries {published} to {size - 1}")
+            rows = session.exec(
+                select(AuditEntry.body, AuditEntry.leaf_hash)
+                .where(col(AuditEntry.idx) >= published, col(AuditEntry.idx) < size)
+                .order_by(col(AuditEntry.idx))
+            ).all()
+        if len(rows) != size - published:
+            raise ForkError(f"the database has {len(rows)} of entries {published} to {size - 1}")
+        if any(leaf_hash(body) != stored_hash for body, stored_hash in rows):
+            raise ForkError(f"the stored bytes of an entry from {published} to {size - 1} changed")
+        entries = [body for body, _ in rows]
         for path, body in build_tiles(published, entries, self.read):
             self.objects.put_if_absent(f"{self.prefix}/{path}", body)
         root = TileReader(size, self.read).root()
         note = self._sign(size, root)
+        self.objects.put(f"{self.prefix}/checkpoint", note)
+        # Last, since a size that is in this table is not published again.
         with Session(self.engine) as session:
             session.add(
                 SignedCheckpoint(size=size, root=root, note=note, created_at=seconds(self.clock()))
             )
             session.commit()
-        self.objects.put(f"{self.prefix}/checkpoint", note)
         return size
 
     def read(self, path: str) -> bytes:
@@ -193,11 +209,10 @@ class Ledger:
     def _sequence_batch(self) -> int:
         with Session(self.engine) as session:
             if self.engine.dialect.name == "postgresql":
-                got = session.execute(
-                    text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": _SEQUENCER_LOCK}
-                ).scalar_one()
-                if not got:
-                    return 0
+                # Wait rather than leave: an export needs its own entry to have its index now.
+                session.execute(
+                    text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _SEQUENCER_LOCK}
+                )
             head = session.exec(select(LogHead).where(LogHead.id == 1).with_for_update()).one()
             pending = session.exec(
                 select(AuditEntry.seq, AuditEntry.body, AuditEntry.leaf_hash)
