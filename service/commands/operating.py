@@ -1,4 +1,4 @@
-"""The operator's door: settings, database and keys of one installation, without the API."""
+"""The operator's door: settings and database of one installation, without the API."""
 
 import argparse
 import os
@@ -9,17 +9,18 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
-from policies.reference import ReferenceDataError
-from policies.rule import RuleError
+from service import keys
+from service.clock import system_clock
 from service.commands.errors import CommandError, Status
 from service.commands.rooms import foreign_rooms
-from service.installation import Installation, build
+from service.database import open_engine
 from service.keys import KeyFileError
-from service.ledger import ForkError, RolledBackError
-from service.objects.protocol import ObjectError
 from service.problems import Problem
-from service.schema import is_current, migrate
+from service.schema import is_current
 from service.settings import Settings
+from service.transaction import Transactions
+
+NO_SCHEMA = "the database lacks this release's schema; run `placet migrate`"
 
 
 def read_settings(**overrides: Any) -> Settings:
@@ -39,32 +40,21 @@ def read_settings(**overrides: Any) -> Settings:
 
 
 @contextmanager
-def installed(
-    arguments: argparse.Namespace, *, settings: Settings | None = None, needs_schema: bool = True
-) -> Iterator[Installation]:
-    """Wire the installation for one command and put what can go wrong into one line.
+def plainly() -> Iterator[None]:
+    """Put what an operator can mend into one line.
 
     Raises:
-        CommandError: a room is not ours, a setting, key or rule is wrong, or the database is away.
+        CommandError: a room is not ours, a value or a key is wrong, the database cannot be used.
     """
-    del arguments  # every command passes it; settings come from the environment alone
     for room, wrong in foreign_rooms().items():
         raise CommandError(f"the package `{room}` {wrong}")
     try:
-        installation = build(settings or read_settings())
-        try:
-            if needs_schema and not is_current(installation.database):
-                raise CommandError("the database lacks this release's schema; run `placet migrate`")
-            yield installation
-        finally:
-            installation.database.dispose()
+        yield
     except Problem as error:
         status = Status.USAGE if error.status in {404, 422} else Status.REFUSED
         raise CommandError(error.detail, status) from error
-    except (KeyFileError, RuleError, ReferenceDataError, RolledBackError, ForkError) as error:
+    except KeyFileError as error:
         raise CommandError(str(error)) from error
-    except ObjectError as error:
-        raise CommandError(f"object storage: {error}") from error
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or type(error).__name__)
         raise CommandError(f"the database cannot be used: {reason}; see `placet doctor`") from error
@@ -73,12 +63,32 @@ def installed(
         raise CommandError(f"cannot use{where}: {error.strerror or error}") from error
 
 
-def bring_up_to_date(installation: Installation) -> None:
-    """Migrate the database and write the log's first entry, once."""
-    migrate(installation.database)
-    installation.ledger.start(installation.transactions)
+@contextmanager
+def stored(arguments: argparse.Namespace) -> Iterator[Transactions]:
+    """Open the installation's database for one command.
+
+    Raises:
+        CommandError: as `plainly`, or the schema is another release's.
+    """
+    del arguments  # every command passes it; settings come from the environment alone
+    make_private()
+    with plainly():
+        settings = read_settings()
+        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        database = open_engine(settings.database)
+        try:
+            if not is_current(database):
+                raise CommandError(NO_SCHEMA)
+            yield Transactions(
+                engine=database,
+                origin=settings.origin,
+                clock=system_clock,
+                seal_key=keys.wrapping_key(settings.key_file("seal")),
+            )
+        finally:
+            database.dispose()
 
 
-def umask_private() -> None:
+def make_private() -> None:
     """Let files that this process makes be its owner's only."""
     os.umask(0o077)

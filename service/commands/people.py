@@ -6,19 +6,20 @@ from typing import Any
 from sqlmodel import select
 
 from service import principals
+from service.clock import system_clock
 from service.commands.errors import Status
-from service.commands.operating import installed
+from service.commands.operating import stored
 from service.commands.output import fields, line, machine, table
-from service.installation import Installation
 from service.principals import Role
 from service.tables import Principal, Token
+from service.transaction import Transactions
 
 
 def add_principal(arguments: argparse.Namespace) -> int:
     """Add a principal, with a token at once when asked to."""
-    with installed(arguments) as installation:
+    with stored(arguments) as transactions:
         added = add(
-            installation,
+            transactions,
             name=arguments.name,
             kind=arguments.kind,
             roles=arguments.role,
@@ -37,7 +38,7 @@ def add_principal(arguments: argparse.Namespace) -> int:
 
 def list_principals(arguments: argparse.Namespace) -> int:
     """List principals."""
-    with installed(arguments) as installation, installation.transactions.read() as session:
+    with stored(arguments) as transactions, transactions.read() as session:
         rows = [_principal(row) for row in session.exec(select(Principal).order_by(Principal.id))]
     if arguments.json:
         machine(rows)
@@ -48,8 +49,8 @@ def list_principals(arguments: argparse.Namespace) -> int:
 
 def issue_token(arguments: argparse.Namespace) -> int:
     """Issue a token; its secret is shown once."""
-    with installed(arguments) as installation:
-        issued = issue(installation, principal=arguments.principal, days=arguments.days)
+    with stored(arguments) as transactions:
+        issued = issue(transactions, principal=arguments.principal, days=arguments.days)
     if arguments.json:
         machine(issued)
         return Status.OK
@@ -61,7 +62,7 @@ def issue_token(arguments: argparse.Namespace) -> int:
 
 def list_tokens(arguments: argparse.Namespace) -> int:
     """List tokens; their secrets are stored nowhere."""
-    with installed(arguments) as installation, installation.transactions.read() as session:
+    with stored(arguments) as transactions, transactions.read() as session:
         rows = [_token(row) for row in session.exec(select(Token).order_by(Token.id))]
     if arguments.json:
         machine(rows)
@@ -72,9 +73,9 @@ def list_tokens(arguments: argparse.Namespace) -> int:
 
 def revoke_token(arguments: argparse.Namespace) -> int:
     """Revoke a token; it stops working at once."""
-    with installed(arguments) as installation:
-        with installation.transactions.write() as tx:
-            row = principals.revoke_token(tx, token_id=arguments.id, clock=installation.clock)
+    with stored(arguments) as transactions:
+        with transactions.write() as tx:
+            row = principals.revoke_token(tx, token_id=arguments.id, clock=system_clock)
         revoked = _token(row)
     if arguments.json:
         machine(revoked)
@@ -84,7 +85,7 @@ def revoke_token(arguments: argparse.Namespace) -> int:
 
 
 def add(
-    installation: Installation,
+    transactions: Transactions,
     *,
     name: str,
     kind: str,
@@ -97,7 +98,7 @@ def add(
     Raises:
         Problem: a value is refused.
     """
-    with installation.transactions.write() as tx:
+    with transactions.write() as tx:
         row = principals.create_principal(
             tx, name=name, kind=kind, roles=[Role(role) for role in roles], teams=teams
         )
@@ -105,21 +106,21 @@ def add(
         added = _principal(row)
         if token_days is not None:
             token, secret = principals.issue_token(
-                tx, principal_id=row.id, clock=installation.clock, days=token_days
+                tx, principal_id=row.id, clock=system_clock, days=token_days
             )
             added |= {"token": token.id, "expires_at": token.expires_at, "secret": secret}
     return added
 
 
-def issue(installation: Installation, *, principal: str, days: int) -> dict[str, Any]:
+def issue(transactions: Transactions, *, principal: str, days: int) -> dict[str, Any]:
     """Issue a token; the secret is in the answer and nowhere else.
 
     Raises:
         Problem: no such principal, or a lifetime out of range.
     """
-    with installation.transactions.write() as tx:
+    with transactions.write() as tx:
         row, secret = principals.issue_token(
-            tx, principal_id=principal, clock=installation.clock, days=days
+            tx, principal_id=principal, clock=system_clock, days=days
         )
         return {**_token(row), "secret": secret}
 

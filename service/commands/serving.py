@@ -5,17 +5,25 @@ import logging
 import signal
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
 import structlog
 import uvicorn
 
+from policies.reference import ReferenceDataError
+from policies.rule import RuleError
 from service.app import create_app
 from service.commands.errors import CommandError, Status
-from service.commands.operating import bring_up_to_date, installed, read_settings, umask_private
+from service.commands.operating import NO_SCHEMA, make_private, plainly, read_settings
 from service.commands.output import line, machine
+from service.installation import Installation, build
+from service.ledger import ForkError, RolledBackError
+from service.objects.protocol import ObjectError
 from service.schema import is_current
+from service.schema import migrate as apply_migrations
 from service.settings import Settings
 from service.worker import Worker
 
@@ -28,19 +36,16 @@ class _StoppedError(Exception):
 
 def serve(arguments: argparse.Namespace) -> int:
     """Run the API, and the worker unless another process has it, until SIGINT or SIGTERM."""
-    umask_private()
+    make_private()
     settings = read_settings(host=arguments.host, port=arguments.port)
     _log_to_stderr(settings)
     signal.signal(signal.SIGTERM, _stop)
     try:
-        with installed(arguments, settings=settings, needs_schema=False) as installation:
+        with _installed(settings) as installation:
             if arguments.migrate:
-                bring_up_to_date(installation)
+                _bring_up_to_date(installation)
             elif not is_current(installation.database):
-                raise CommandError(
-                    "the database lacks this release's schema; run `placet migrate`, or start"
-                    " with --migrate"
-                )
+                raise CommandError(f"{NO_SCHEMA}, or start with --migrate")
             with _listening(settings) as listener:
                 config = uvicorn.Config(
                     create_app(installation),
@@ -66,10 +71,13 @@ def serve(arguments: argparse.Namespace) -> int:
 
 def work(arguments: argparse.Namespace) -> int:
     """Run the worker alone until SIGINT or SIGTERM; runs and endpoints go on without it."""
-    umask_private()
+    del arguments
+    make_private()
     settings = read_settings()
     _log_to_stderr(settings)
-    with installed(arguments, settings=settings) as installation:
+    with _installed(settings) as installation:
+        if not is_current(installation.database):
+            raise CommandError(NO_SCHEMA)
         worker = Worker(installation)
         try:
             signal.signal(signal.SIGTERM, _stop)
@@ -83,10 +91,10 @@ def work(arguments: argparse.Namespace) -> int:
 
 def migrate(arguments: argparse.Namespace) -> int:
     """Bring the database to this release's schema; repeating it changes nothing."""
-    umask_private()
-    with installed(arguments, needs_schema=False) as installation:
+    make_private()
+    with _installed(read_settings()) as installation:
         was_current = is_current(installation.database)
-        bring_up_to_date(installation)
+        _bring_up_to_date(installation)
         vkeys = installation.ledger.vkeys
         origin = installation.settings.origin
     if arguments.json:
@@ -97,6 +105,32 @@ def migrate(arguments: argparse.Namespace) -> int:
     for vkey in vkeys:
         line(f"  {vkey}")
     return Status.OK
+
+
+@contextmanager
+def _installed(settings: Settings) -> Iterator[Installation]:
+    """Wire the installation for one process.
+
+    Raises:
+        CommandError: what is configured cannot be used; says what to mend.
+    """
+    try:
+        with plainly():
+            installation = build(settings)
+            try:
+                yield installation
+            finally:
+                installation.database.dispose()
+    except (RuleError, ReferenceDataError, RolledBackError, ForkError) as error:
+        raise CommandError(str(error)) from error
+    except ObjectError as error:
+        raise CommandError(f"object storage: {error}") from error
+
+
+def _bring_up_to_date(installation: Installation) -> None:
+    """Migrate the database and write the log's first entry, once."""
+    apply_migrations(installation.database)
+    installation.ledger.start(installation.transactions)
 
 
 def _listening(settings: Settings) -> socket.socket:
