@@ -108,10 +108,15 @@ def _show(options: argparse.Namespace, packs: Sequence[Pack]) -> int:
     policy = policy_of(packs)
     if options.rule is None:
         rows = [
-            {"rule": r.id, "version": r.version, "effect": r.effect, "stages": list(r.stages),
-             "title": r.document["title"][options.language]}
+            {
+                "rule": r.id,
+                "version": r.version,
+                "effect": r.effect,
+                "stages": list(r.stages),
+                "title": r.document["title"][options.language],
+            }
             for r in policy.rules
-        ]  # fmt: skip
+        ]
         if options.json:
             _say(rows)
         else:

@@ -81,10 +81,11 @@ def closure(tags: list[str], reference: Reference) -> frozenset[str] | None:
         row = reference.categories.get(todo.pop())
         if row is None:
             return None
-        name = row["same_as"] or row["tag"]
-        if name not in found:
-            found.add(name)
-            todo += [name, *row["implies"]]
+        if row["same_as"] is not None:
+            todo.append(row["same_as"])
+        elif row["tag"] not in found:
+            found.add(row["tag"])
+            todo += row["implies"]
     return frozenset(found)
 
 

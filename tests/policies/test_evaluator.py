@@ -58,24 +58,36 @@ VALUES = st.recursive(
 LEAVES = st.one_of(
     st.fixed_dictionaries({"const": VALUES}),
     st.fixed_dictionaries({"enum": st.lists(VALUES, min_size=1, max_size=3)}),
-    st.fixed_dictionaries({"type": st.sampled_from(["integer", "string", "boolean", "array", "object"])}),
-    *(st.fixed_dictionaries({k: st.integers(-2, 2)}) for k in sorted(KEYWORDS) if "imum" in k.lower()),
-    *(st.fixed_dictionaries({k: st.integers(0, 2)}) for k in ("minItems", "maxItems", "minLength", "maxLength")),
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["integer", "string", "boolean", "array", "object"])}
+    ),
+    *(
+        st.fixed_dictionaries({k: st.integers(-2, 2)})
+        for k in sorted(KEYWORDS)
+        if "imum" in k.lower()
+    ),
+    *(
+        st.fixed_dictionaries({k: st.integers(0, 2)})
+        for k in ("minItems", "maxItems", "minLength", "maxLength")
+    ),
     st.just({"uniqueItems": True}),
-)  # fmt: skip
+)
 SCHEMAS = st.recursive(
     LEAVES,
     lambda s: st.one_of(
-        st.fixed_dictionaries({
-            "required": st.lists(st.sampled_from("abc"), unique=True, max_size=2),
-            "properties": st.dictionaries(st.sampled_from("abc"), s, max_size=3)}),
+        st.fixed_dictionaries(
+            {
+                "required": st.lists(st.sampled_from("abc"), unique=True, max_size=2),
+                "properties": st.dictionaries(st.sampled_from("abc"), s, max_size=3),
+            }
+        ),
         st.fixed_dictionaries({"items": s, "minItems": st.integers(0, 2)}),
         st.fixed_dictionaries({"contains": s}),
         st.fixed_dictionaries({"allOf": st.lists(s, min_size=1, max_size=2)}),
         st.fixed_dictionaries({"anyOf": st.lists(s, min_size=1, max_size=2)}),
     ),
     max_leaves=6,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=200, deadline=None)
@@ -96,7 +108,7 @@ def test_a_schema_that_is_none_is_refused(evaluator):
 def test_the_reference_engine_stands_in_when_the_fast_one_is_not_installed(monkeypatch):
     module.default_evaluator.cache_clear()
     assert module.default_evaluator().name == "jsonschema-rs"
-    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda _name: None)
     module.default_evaluator.cache_clear()
     try:
         assert module.default_evaluator().name == "jsonschema"

@@ -24,38 +24,101 @@ def leaf(schema):
 
 
 BAD_SCHEMAS = {
-    "misspelt path": (leaf({"required": ["gpu"], "properties": {"gpu": {"maximum": 4}}}), "no fact `gpu`"),
+    "misspelt path": (
+        leaf({"required": ["gpu"], "properties": {"gpu": {"maximum": 4}}}),
+        "no fact `gpu`",
+    ),
     "misspelt keyword": (leaf({"requried": ["gpus"]}), "`requried` is refused"),
     "case of a keyword": (leaf({"anyof": [{"required": ["gpus"]}]}), "`anyof` is refused"),
     "not": (leaf({"not": {"required": ["gpus"]}}), "`not` is refused"),
     "if": (leaf({"if": {"required": ["gpus"]}}), "`if` is refused"),
-    "pattern": (leaf({"required": ["region"], "properties": {"region": {"pattern": "^eu-"}}}), "`pattern`"),
-    "format": (leaf({"required": ["region"], "properties": {"region": {"format": "date"}}}), "`format`"),
+    "pattern": (
+        leaf({"required": ["region"], "properties": {"region": {"pattern": "^eu-"}}}),
+        "`pattern`",
+    ),
+    "format": (
+        leaf({"required": ["region"], "properties": {"region": {"format": "date"}}}),
+        "`format`",
+    ),
     "default": (leaf({"required": ["gpus"], "properties": {"gpus": {"default": 1}}}), "`default`"),
-    "multipleOf": (leaf({"required": ["gpus"], "properties": {"gpus": {"multipleOf": 2}}}), "`multipleOf`"),
+    "multipleOf": (
+        leaf({"required": ["gpus"], "properties": {"gpus": {"multipleOf": 2}}}),
+        "`multipleOf`",
+    ),
     "remote reference": ({"$ref": "http://127.0.0.1:9/x.json"}, "`\\$ref` is refused"),
     "local reference": (leaf({"$ref": "#/x"}), "`\\$ref` is refused"),
-    "additionalProperties": (leaf({"additionalProperties": False}), "`additionalProperties` is refused"),
+    "additionalProperties": (
+        leaf({"additionalProperties": False}),
+        "`additionalProperties` is refused",
+    ),
     "not required": ({"properties": {"compute": {"required": ["gpus"]}}}, "is not `required`"),
-    "items without minItems": ({"required": ["storage"], "properties": {"storage": {
-        "items": {"required": ["role"]}}}}, "without `minItems`"),
-    "null constant": (leaf({"required": ["gpus"], "properties": {"gpus": {"const": None}}}), "null is unknown"),
-    "null in enum": (leaf({"required": ["gpus"], "properties": {"gpus": {"enum": [1, None]}}}), "null is unknown"),
-    "empty leaf": (leaf({"required": ["gpus"], "properties": {"gpus": {}}}), "at least one keyword"),
-    "boolean schema": (leaf({"required": ["gpus"], "properties": {"gpus": True}}), "at least one keyword"),
-    "wrong type of bound": (leaf({"required": ["region"], "properties": {"region": {"maximum": 4}}}), "expected integer"),
-    "list keyword on text": (leaf({"required": ["region"], "properties": {"region": {"minItems": 1}}}), "expected array"),
-    "text keyword on a number": (leaf({"required": ["gpus"], "properties": {"gpus": {"minLength": 1}}}), "expected string"),
-    "constant of another type": (leaf({"required": ["gpus"], "properties": {"gpus": {"const": "4"}}}), "never hold '4'"),
-    "boolean for a number": (leaf({"required": ["gpus"], "properties": {"gpus": {"const": True}}}), "never hold True"),
-    "constant with look-alikes": (leaf({"required": ["provider"], "properties": {"provider": {"const": "ovhclоud"}}}), "never hold"),
-    "constant that no fact has": ({"required": ["job"], "properties": {"job": {"required": ["kind"], "properties": {
-        "kind": {"enum": ["finetune"]}}}}}, "never hold 'finetune'"),
-    "type that no fact has": (leaf({"required": ["gpus"], "properties": {"gpus": {"type": "string"}}}), "type `string`"),
-    "misshapen keyword": (leaf({"required": ["gpus"], "properties": {"gpus": {"maximum": "4"}}}), "not a schema"),
-    "inside contains": ({"required": ["storage"], "properties": {"storage": {"contains": {"required": ["rolle"]}}}}, "no fact `rolle`"),
+    "items without minItems": (
+        {"required": ["storage"], "properties": {"storage": {"items": {"required": ["role"]}}}},
+        "without `minItems`",
+    ),
+    "null constant": (
+        leaf({"required": ["gpus"], "properties": {"gpus": {"const": None}}}),
+        "null is unknown",
+    ),
+    "null in enum": (
+        leaf({"required": ["gpus"], "properties": {"gpus": {"enum": [1, None]}}}),
+        "null is unknown",
+    ),
+    "empty leaf": (
+        leaf({"required": ["gpus"], "properties": {"gpus": {}}}),
+        "at least one keyword",
+    ),
+    "boolean schema": (
+        leaf({"required": ["gpus"], "properties": {"gpus": True}}),
+        "at least one keyword",
+    ),
+    "wrong type of bound": (
+        leaf({"required": ["region"], "properties": {"region": {"maximum": 4}}}),
+        "expected integer",
+    ),
+    "list keyword on text": (
+        leaf({"required": ["region"], "properties": {"region": {"minItems": 1}}}),
+        "expected array",
+    ),
+    "text keyword on a number": (
+        leaf({"required": ["gpus"], "properties": {"gpus": {"minLength": 1}}}),
+        "expected string",
+    ),
+    "constant of another type": (
+        leaf({"required": ["gpus"], "properties": {"gpus": {"const": "4"}}}),
+        "never hold '4'",
+    ),
+    "boolean for a number": (
+        leaf({"required": ["gpus"], "properties": {"gpus": {"const": True}}}),
+        "never hold True",
+    ),
+    "constant with look-alikes": (
+        leaf({"required": ["provider"], "properties": {"provider": {"const": "ovhclоud"}}}),
+        "never hold",
+    ),
+    "constant that no fact has": (
+        {
+            "required": ["job"],
+            "properties": {
+                "job": {"required": ["kind"], "properties": {"kind": {"enum": ["finetune"]}}}
+            },
+        },
+        "never hold 'finetune'",
+    ),
+    "type that no fact has": (
+        leaf({"required": ["gpus"], "properties": {"gpus": {"type": "string"}}}),
+        "type `string`",
+    ),
+    "misshapen keyword": (
+        leaf({"required": ["gpus"], "properties": {"gpus": {"maximum": "4"}}}),
+        "not a schema",
+    ),
+    "inside contains": (
+        {"required": ["storage"], "properties": {"storage": {"contains": {"required": ["rolle"]}}}},
+        "no fact `rolle`",
+    ),
     "inside anyOf": ({"anyOf": [{"required": ["computer"]}]}, "no fact `computer`"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("schema", "message"), BAD_SCHEMAS.values(), ids=BAD_SCHEMAS.keys())
@@ -76,7 +139,10 @@ BAD_RULES = {
     "approvals on deny": ({"approvals": [{"role": "officer", "count": 1}]}, "belong to"),
     "approval without approvals": ({"effect": "require_approval"}, "belong to"),
     "allow rule": ({"effect": "allow"}, "enum"),
-    "ends before it begins": ({"effective": {"from": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:00:00Z"}}, "ends before"),
+    "ends before it begins": (
+        {"effective": {"from": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:00:00Z"}},
+        "ends before",
+    ),
     "free date": ({"effective": {"from": "2026-01-01", "until": None}}, "pattern"),
     "no legal basis": ({"legal_basis": []}, "minItems"),
     "odd id": ({"id": "Scope GPUs"}, "pattern"),
@@ -87,7 +153,7 @@ BAD_RULES = {
     "placeholder without fact": ({"remediation": "{/compute/cpu}"}, "names no fact"),
     "invisible character": ({"remediation": "a\u200bb"}, "invisible"),
     "line break": ({"remediation": "a\nb"}, "control"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("change", "message"), BAD_RULES.values(), ids=BAD_RULES.keys())
@@ -118,15 +184,35 @@ def test_a_message_for_another_place_is_refused(shipped):
 
 def test_the_whole_subset_can_be_used(shipped):
     schema = {
-        "type": "object", "required": ["compute", "storage"],
+        "type": "object",
+        "required": ["compute", "storage"],
         "properties": {
-            "compute": {"allOf": [{"required": ["gpus", "region"], "properties": {
-                "gpus": {"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 9, "minimum": 1},
-                "region": {"minLength": 1, "maxLength": 9}}}]},
-            "storage": {"minItems": 1, "maxItems": 9, "uniqueItems": True, "items": {
-                "anyOf": [{"required": ["role"], "properties": {"role": {"enum": ["output"]}}}]}},
+            "compute": {
+                "allOf": [
+                    {
+                        "required": ["gpus", "region"],
+                        "properties": {
+                            "gpus": {
+                                "type": "integer",
+                                "exclusiveMinimum": 0,
+                                "exclusiveMaximum": 9,
+                                "minimum": 1,
+                            },
+                            "region": {"minLength": 1, "maxLength": 9},
+                        },
+                    }
+                ]
+            },
+            "storage": {
+                "minItems": 1,
+                "maxItems": 9,
+                "uniqueItems": True,
+                "items": {
+                    "anyOf": [{"required": ["role"], "properties": {"role": {"enum": ["output"]}}}]
+                },
+            },
         },
-    }  # fmt: skip
+    }
 
     lint_rule({**shipped, "requires": schema, "messages": {"": shipped["messages"][""]}}, "here")
 
@@ -158,8 +244,14 @@ def a_pack(
 
     folder.mkdir()
     texts = dict.fromkeys(LANGUAGES, "text")
-    document = {"format": "placet.pack/1", "id": name, "version": "1.0.0", "title": texts,
-                "validity_minutes": 60, "obligations": []}  # fmt: skip
+    document = {
+        "format": "placet.pack/1",
+        "id": name,
+        "version": "1.0.0",
+        "title": texts,
+        "validity_minutes": 60,
+        "obligations": [],
+    }
     (folder / "pack.yaml").write_text(json.dumps(document), "utf-8")
     if bases is not None:
         (folder / "bases.yaml").write_text(bases, "utf-8")
@@ -210,17 +302,25 @@ def test_a_pack_given_twice_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1", "expected `table`"), ("- 1", "expected `table`"), ("a: ~", "line 1"),
+        ("a: 1", "expected `table`"),
+        ("- 1", "expected `table`"),
+        ("a: ~", "line 1"),
         ("table: regions\ndefaults: {}\nrows: {}", "list of rows"),
         ("table: regions\ndefaults: {}\nrows: [1]", "breaks `type`"),
         ("table: regions\ndefaults: {}\nrows: [{provider: a}]", "breaks `required`"),
         ("table: odd\ndefaults: {}\nrows: []", "additionalProperties"),
-        ("table: country_sets\ndefaults: {source: abc, checked_on: \"2026-01-01\", confidence: primary, from: null, until: null}\n"
-         "rows: [{set: eu, members: [false]}]", "breaks `type`"),
-        ("table: regions\ndefaults: {source: abc, checked_on: \"2026-01-01\", confidence: primary}\n"
-         "rows: [{provider: a, region: b, country: FR}, {provider: a, region: b, country: CA}]", "twice"),
+        (
+            'table: country_sets\ndefaults: {source: abc, checked_on: "2026-01-01", confidence: primary, from: null, until: null}\n'
+            "rows: [{set: eu, members: [false]}]",
+            "breaks `type`",
+        ),
+        (
+            'table: regions\ndefaults: {source: abc, checked_on: "2026-01-01", confidence: primary}\n'
+            "rows: [{provider: a, region: b, country: FR}, {provider: a, region: b, country: CA}]",
+            "twice",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_reference_table_is_refused(tmp_path, text, message):
     (tmp_path / "x.yaml").write_text(text, "utf-8")
 
@@ -231,17 +331,22 @@ def test_a_wrong_reference_table_is_refused(tmp_path, text, message):
 def test_a_norwegian_row_stays_norwegian(tmp_path):
     (tmp_path / "x.yaml").write_text(
         'table: regions\ndefaults: {source: abc, checked_on: "2026-01-01", confidence: primary}\n'
-        "rows: [{provider: a, region: b, country: NO}]", "utf-8",
-    )  # fmt: skip
+        "rows: [{provider: a, region: b, country: NO}]",
+        "utf-8",
+    )
 
     assert load_reference(tmp_path).regions["a", "b"]["country"] == "NO"
 
 
 @pytest.mark.parametrize(
     "site",
-    [{}, {"country": "fr", "declared_by": "prn_1", "checked_on": "2026-11-30"}, {"country": "FR"},
-     {"country": "FR", "declared_by": "prn_1", "checked_on": "2026-11-30", "trusted": True}],
-)  # fmt: skip
+    [
+        {},
+        {"country": "fr", "declared_by": "prn_1", "checked_on": "2026-11-30"},
+        {"country": "FR"},
+        {"country": "FR", "declared_by": "prn_1", "checked_on": "2026-11-30", "trusted": True},
+    ],
+)
 def test_a_misshapen_site_is_refused(site):
     with pytest.raises(ReferenceDataError):
         load_reference(site=site)
@@ -271,10 +376,14 @@ def _stored(policy, **change):
 def test_a_stored_policy_is_checked(policy):
     unsafe = {**policy.rules[0].document, "requires": {"$ref": "http://schema.example/x"}}
     for data, message in (
-        (b"", "policy"), (b"[]", "expected the members"), (_stored(policy, more=1), "expected the members"),
-        (_stored(policy, format="placet.policy/2"), "expected format"), (_stored(policy, rules={}), "lists"),
-        (_stored(policy, rules=[1]), "rule breaks"), (_stored(policy, packs=[{}]), "pack breaks"),
+        (b"", "policy"),
+        (b"[]", "expected the members"),
+        (_stored(policy, more=1), "expected the members"),
+        (_stored(policy, format="placet.policy/2"), "expected format"),
+        (_stored(policy, rules={}), "lists"),
+        (_stored(policy, rules=[1]), "rule breaks"),
+        (_stored(policy, packs=[{}]), "pack breaks"),
         (_stored(policy, rules=[unsafe]), "refused"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(RuleError, match=message):
             Policy.from_bytes(data)

@@ -86,7 +86,7 @@ def test_every_deny_and_approval_rule_names_a_law_or_the_house(packs):
     for pack in packs:
         for rule in pack.rules:
             for basis in rule.document["legal_basis"]:
-                assert basis["ref"] and basis["note"] and basis["from"], rule.id
+                assert all(basis[name] for name in ("ref", "note", "from")), rule.id
 
 
 def test_every_family_of_an_obligation_but_the_missing_pack_has_a_rule(policy):
@@ -109,7 +109,8 @@ def test_every_tag_of_the_contract_is_a_row(reference):
 def test_reference_rows_name_their_source_and_day():
     for table, rows in load_reference().tables.items():
         for row in rows:
-            assert row["source"] and row["checked_on"] <= "2026-11-30", table
+            assert row["source"], table
+            assert row["checked_on"] <= "2026-11-30", table
 
 
 def test_no_price_claims_to_be_verified(reference):
@@ -166,23 +167,10 @@ def run_one(rule, case, pack, reference, evaluator):
 def _mutants(document):
     for member in ("requires", "applies_when"):
         for path, leaf in _leaves(document[member] or {}, ()):
-            for keyword, value in leaf.items():
-                if keyword in ("const",) and isinstance(value, bool):
-                    yield f"{member}{path} flip", _with(document, member, path, keyword, not value)
-                elif keyword in ("maximum", "maxItems", "minItems", "minimum"):
-                    for step in (-1, 1):
-                        if value + step >= 0:
-                            yield (
-                                f"{member}{path} {keyword} {step}",
-                                _with(document, member, path, keyword, value + step),
-                            )
-                elif keyword == "enum":
-                    shorter = value[1:]
-                    if shorter:
-                        yield (
-                            f"{member}{path} enum",
-                            _with(document, member, path, keyword, shorter),
-                        )
+            ((keyword, value),) = leaf.items()
+            for other in _others(keyword, value):
+                name = f"{member}{path} {keyword} {other}"
+                yield name, _with(document, member, path, keyword, other)
     if document["applies_when"] is not None:
         yield "always", {**document, "applies_when": None}
     stages = {"train": ["deploy"], "deploy": ["train"]}
@@ -190,9 +178,17 @@ def _mutants(document):
         yield "stage", {**document, "stages": stages[document["stages"][0]]}
 
 
+def _others(keyword, value):
+    if keyword == "const":
+        return [not value] if isinstance(value, bool) else []
+    if keyword == "enum":
+        return [value[1:]] if len(value) > 1 else []
+    return [bound for bound in (value - 1, value + 1) if bound >= 0]
+
+
 def _leaves(node, path):
     for key, value in node.items():
-        if isinstance(value, dict) and key not in ("const",):
+        if isinstance(value, dict) and key != "const":
             yield from _leaves(value, (*path, key))
         elif key in ("const", "maximum", "minimum", "enum", "maxItems"):
             yield path, {key: value}

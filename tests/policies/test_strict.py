@@ -138,8 +138,12 @@ def test_pointers_change_places():
 
     assert document == {"a": [0, 3], "b": {}}
     drop(document, "/b")
-    for change in (lambda: put(document, "/z/y", 1), lambda: put(document, "/a/9", 1),
-                   lambda: drop(document, "/z"), lambda: drop(document, "/a/7")):  # fmt: skip
+    for change in (
+        lambda: put(document, "/z/y", 1),
+        lambda: put(document, "/a/9", 1),
+        lambda: drop(document, "/z"),
+        lambda: drop(document, "/a/7"),
+    ):
         with pytest.raises(ValueError, match="nothing there"):
             change()
 
