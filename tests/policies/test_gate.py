@@ -186,10 +186,10 @@ def test_french_health_data_without_the_hds_pack_denies(packs, reference, base):
 
 
 class FailingChecker:
-    def is_valid(self, instance):
+    def is_valid(self, _instance):
         raise EvaluationError("the engine broke")
 
-    def failures(self, instance):
+    def failures(self, _instance):
         raise AssertionError("never asked")
 
 

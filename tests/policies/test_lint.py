@@ -93,7 +93,7 @@ BAD_SCHEMAS = {
         "never hold True",
     ),
     "constant with look-alikes": (
-        leaf({"required": ["provider"], "properties": {"provider": {"const": "ovhclоud"}}}),
+        leaf({"required": ["provider"], "properties": {"provider": {"const": "ovhcl\u043eud"}}}),
         "never hold",
     ),
     "constant that no fact has": (
@@ -299,6 +299,18 @@ def test_a_pack_given_twice_is_refused(tmp_path):
         policy_of(read_packs([folder, folder]))
 
 
+EU_ROWS = """
+table: country_sets
+defaults: {source: abc, checked_on: "2026-01-01", confidence: primary, from: null, until: null}
+rows: [{set: eu, members: [false]}]
+"""
+TWICE = """
+table: regions
+defaults: {source: abc, checked_on: "2026-01-01", confidence: primary}
+rows: [{provider: a, region: b, country: FR}, {provider: a, region: b, country: CA}]
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -309,16 +321,8 @@ def test_a_pack_given_twice_is_refused(tmp_path):
         ("table: regions\ndefaults: {}\nrows: [1]", "breaks `type`"),
         ("table: regions\ndefaults: {}\nrows: [{provider: a}]", "breaks `required`"),
         ("table: odd\ndefaults: {}\nrows: []", "additionalProperties"),
-        (
-            'table: country_sets\ndefaults: {source: abc, checked_on: "2026-01-01", confidence: primary, from: null, until: null}\n'
-            "rows: [{set: eu, members: [false]}]",
-            "breaks `type`",
-        ),
-        (
-            'table: regions\ndefaults: {source: abc, checked_on: "2026-01-01", confidence: primary}\n'
-            "rows: [{provider: a, region: b, country: FR}, {provider: a, region: b, country: CA}]",
-            "twice",
-        ),
+        (EU_ROWS, "breaks `type`"),
+        (TWICE, "twice"),
     ],
 )
 def test_a_wrong_reference_table_is_refused(tmp_path, text, message):
