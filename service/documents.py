@@ -314,7 +314,7 @@ def _compute(case: Case, entries: dict[str, int | None], reference: ReferenceDat
         for item in case.decision_record["facts"]["storage"]
     ]
     fields["storage.places"] = Claim(places, decided)
-    ratio = case.decision_record["derived"].get("training", {}).get("flop_ratio_permille")
+    ratio = case.decision_record["derived"].get("gpai", {}).get("share_permille")
     if ratio is not None:
         fields["compute.gpai_ratio"] = Claim(f"{ratio / 1000:.3f}", decided)
     return fields

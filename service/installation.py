@@ -23,6 +23,7 @@ from service.engines.local import LocalEngine
 from service.gating import Gate
 from service.jobs import JobContext
 from service.ledger import Guard, Ledger
+from service.machine import serving_dtype
 from service.objects.files import FileObjects
 from service.objects.protocol import Objects
 from service.objects.routed import RoutedObjects
@@ -171,6 +172,7 @@ def _merge(*, base: Path, adapter: Path, out: Path) -> None:
     shutil.rmtree(staged, ignore_errors=True)
     command = [sys.executable, "-P", "-m", "trainer", "export"]
     command += ["--base", str(base), "--adapter", str(adapter), "--out", str(staged)]
+    command += ["--dtype", serving_dtype()]
     environment = {
         "PATH": os.environ.get("PATH", ""),
         "PYTHONPATH": str(Path(trainer.__file__).parent.parent),
