@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -96,7 +97,9 @@ class House:
     def write_settings(self) -> Path:
         """Write the settings as a shell file, so that the house can be opened again."""
         path = self.folder / "settings.env"
-        lines = [f"export {name}={value!r}\n" for name, value in sorted(self.settings.items())]
+        lines = [
+            f"export {name}={shlex.quote(value)}\n" for name, value in sorted(self.settings.items())
+        ]
         path.write_text("".join(lines), encoding="utf-8")
         return path
 

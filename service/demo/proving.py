@@ -57,7 +57,7 @@ def summarise(stage: Stage) -> None:
         decision=found["decision"],
         approval=found["approval"],
         loss=f"{found['loss']} (perplexity {found['perplexity']})",
-        model_card=f"{found['card (md)']}\n{' ' * 15}{found['card (html)']}",
+        model_card=f"{found['card (md)']}\n{found['card (html)']}",
         transparency=found["transparency (html)"],
         bundle=found["bundle"],
         verification=found["verification"],

@@ -45,7 +45,10 @@ class Story:
         """Show names and values below the step."""
         width = max(map(len, values))
         for name, value in values.items():
-            self._print(f"{_MARGIN}{name.replace('_', ' '):<{width}}  {value}")
+            first, *more = str(value).split("\n")
+            self._print(f"{_MARGIN}{name.replace('_', ' '):<{width}}  {first}")
+            for each in more:
+                self._print(f"{_MARGIN}{'':<{width}}  {each}")
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
