@@ -35,19 +35,19 @@ class Postgres:
     """
 
     def __init__(self, sockets: Path) -> None:
-        self._sockets = sockets
+        self.sockets = sockets
 
     def create_database(self) -> str:
         """Create an empty database and return its SQLAlchemy URL."""
         name = f"placet_{secrets.token_hex(6)}"
         with self.connect() as connection:
             connection.execute(f"CREATE DATABASE {name}")
-        return f"postgresql+psycopg://postgres@/{name}?host={self._sockets}"
+        return f"postgresql+psycopg://postgres@/{name}?host={self.sockets}"
 
-    def connect(self) -> "psycopg.Connection[tuple[object, ...]]":
-        """Connect to the server's own database, each statement its own transaction."""
+    def connect(self, database: str = "postgres") -> "psycopg.Connection[tuple[object, ...]]":
+        """Connect to a database, each statement its own transaction."""
         return psycopg.connect(
-            host=str(self._sockets), user="postgres", dbname="postgres", autocommit=True
+            host=str(self.sockets), user="postgres", dbname=database, autocommit=True
         )
 
 
