@@ -163,7 +163,7 @@ def _entries(session: Session, case: Case) -> dict[str, int | None]:
 def _identity(case: Case, entries: dict[str, int | None]) -> Fields:
     asked = _declared_by_deployer(case, entries)
     known = Measured(at=case.model.created_at, entry=entries["model"])
-    return {
+    fields: Fields = {
         "model.name": Claim(case.model.name, asked),
         "model.version": Claim(case.model.mlflow_version or case.model.id, known),
         "model.version_id": Claim(case.model.id, known),
@@ -171,10 +171,15 @@ def _identity(case: Case, entries: dict[str, int | None]) -> Fields:
             case.deployment.id,
             Measured(at=case.deployment.created_at, entry=entries["requested"]),
         ),
-        "model.licence": Claim(
-            str(case.base.declared["licence"]), _declared(case.base, entries["base"])
-        ),
     }
+    for field, value in (
+        ("model.description", case.request.description),
+        ("model.licence", case.request.licence),
+        ("model.inputs_outputs", case.request.inputs_outputs),
+    ):
+        if value:
+            fields[field] = Claim(value, asked)
+    return fields
 
 
 def _purpose(case: Case, entries: dict[str, int | None]) -> Fields:

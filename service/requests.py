@@ -163,6 +163,15 @@ class DeploymentRequest(_Closed):
     model_version: Code
     compute: Compute
     intended_use: Annotated[str, StringConstraints(min_length=10, max_length=2000)]
+    description: Annotated[str, StringConstraints(max_length=2000)] = Field(
+        default="", description="What the model does, in the team's words."
+    )
+    licence: Code | None = Field(
+        default=None, description="Licence the tuned model is given; the base model's is another."
+    )
+    inputs_outputs: Annotated[str, StringConstraints(max_length=500)] = Field(
+        default="", description="What goes in and what comes out, for instance `text in, text out`."
+    )
     excluded_use: Annotated[str, StringConstraints(max_length=2000)] = ""
     limitations: Annotated[str, StringConstraints(max_length=2000)] = ""
     serves_public: bool
