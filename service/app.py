@@ -10,7 +10,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy import text
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DataError, IntegrityError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm.exc import StaleDataError
 from starlette.exceptions import HTTPException
 
@@ -21,7 +21,7 @@ from service.ids import Prefix, new_id
 from service.installation import Installation
 from service.objects.protocol import ObjectError
 from service.principals import Caller, authenticate
-from service.problems import Conflict, PayloadTooLarge, Problem, Unavailable
+from service.problems import BadRequest, Conflict, PayloadTooLarge, Problem, Unavailable
 from service.schema import is_current
 from service.transaction import SYSTEM
 
@@ -128,32 +128,38 @@ def _readiness(installation: Installation) -> dict[str, str]:
 
 
 def _add_problems(app: FastAPI, installation: Installation) -> None:
-    def answer(request: Request, error: Exception) -> Response:
-        problem = as_problem(error)
-        request_id = str(request.state.request_id)
+    async def answer(request: Request, error: Exception) -> Response:
+        problem = _problem_of(error)
         if problem.audited:
             _record_refusal(installation, request, problem)
-        return problem_response(problem, request_id)
+        response = problem_response(problem, str(request.state.request_id))
+        if problem.status == 405 and isinstance(error, HTTPException):
+            response.headers.update(error.headers or {})  # RFC 9110: 405 names what is allowed
+        return response
 
-    async def on_problem(request: Request, error: Exception) -> Response:
-        return answer(request, error)
+    kinds: tuple[type[Exception], ...] = (
+        *(Problem, RequestValidationError, HTTPException, StaleDataError, IntegrityError),
+        *(DataError, OperationalError, ObjectError),
+    )
+    for kind in kinds:
+        app.add_exception_handler(kind, answer)
 
-    async def on_stale(request: Request, error: Exception) -> Response:
-        logger.info("request.raced", error=type(error).__name__)
-        return answer(request, Conflict("somebody changed it at the same moment; read it again"))
 
-    async def on_database(request: Request, error: Exception) -> Response:
-        logger.warning("database.unavailable", error=type(error).__name__)
-        return answer(request, Unavailable("the database is busy or away; try again"))
-
-    async def on_objects(request: Request, error: Exception) -> Response:
-        return answer(request, Unavailable(str(error)))
-
-    for kind in (Problem, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, on_problem)
-    app.add_exception_handler(StaleDataError, on_stale)
-    app.add_exception_handler(OperationalError, on_database)
-    app.add_exception_handler(ObjectError, on_objects)
+def _problem_of(error: Exception) -> Problem:
+    match error:
+        case StaleDataError() | IntegrityError():  # the latter: two requests with one new key
+            logger.info("request.raced", error=type(error).__name__)
+            return Conflict("somebody changed it at the same moment; read it again")
+        case DataError():
+            logger.info("request.unstorable", error=type(error).__name__)
+            return BadRequest("a value holds a NUL or too large a number; correct it")
+        case OperationalError():
+            logger.warning("database.unavailable", error=type(error).__name__)
+            return Unavailable("the database is busy or away; try again")
+        case ObjectError():
+            return Unavailable(str(error))
+        case _:
+            return as_problem(error)
 
 
 def _record_refusal(installation: Installation, request: Request, problem: Problem) -> None:

@@ -21,11 +21,21 @@ from service.principals import Caller, Role
 from service.problems import Problem, field_problem
 from service.tables import BaseModel, DatasetVersion
 from service.transaction import Transaction
-from trainer.contract import DatasetManifest, DatasetObject, Digest, FileEntry, FilesManifest
+from trainer.contract import (
+    ContractError,
+    DatasetManifest,
+    DatasetObject,
+    Digest,
+    FileEntry,
+    FilesManifest,
+)
 
 MAX_OBJECTS = 10_000
 _MAX_ROW_BYTES = 1_048_576
 _MAX_HEADER_BYTES = 100_000_000
+_MAX_PARAMETERS = 10**15
+# What reading a header of somebody else's making may raise.
+_NO_HEADER = (struct.error, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,8 @@ def scan_dataset(
                 seen = detect(_chat_rows(stream, member, languages))
             if objects.measure(member) != before:
                 raise field_problem("/uri", f"`{member}` changed while it was read; try again")
+            if not seen.num_rows:
+                raise field_problem("/uri", f"`{member}` holds no rows; remove it or fill it")
             rows.append(seen)
             listed.append(
                 DatasetObject(
@@ -179,7 +191,7 @@ def scan_base_model(objects: Objects, places: Places, *, uri: str) -> BaseModelS
         manifest = FilesManifest(files=tuple(sorted(files, key=lambda item: item.path)))
         manifest = FilesManifest.from_bytes(manifest.to_bytes())
         place = places.of(objects.endpoint_of(uri))
-    except ObjectError as error:
+    except (ObjectError, ContractError) as error:
         raise field_problem("/uri", str(error)) from error
     return BaseModelScan(uri=uri, files=manifest, num_parameters=num_parameters, place=place)
 
@@ -229,15 +241,20 @@ def count_parameters(stream: BinaryIO, name: str) -> int:
         (length,) = struct.unpack("<Q", stream.read(8))
         header = json.loads(stream.read(min(length, _MAX_HEADER_BYTES)))
         shapes = [item["shape"] for key, item in header.items() if key != "__metadata__"]
-        return sum(_product(shape) for shape in shapes)
-    except (struct.error, ValueError, TypeError, KeyError, AttributeError) as error:
+        total = sum(_product(shape) for shape in shapes)
+    except _NO_HEADER as error:
         raise field_problem("/uri", f"`{name}` is no safetensors file ({error})") from error
+    if total > _MAX_PARAMETERS:
+        raise field_problem("/uri", f"`{name}` declares more than {_MAX_PARAMETERS} parameters")
+    return total
 
 
-def _product(shape: list[int]) -> int:
+def _product(shape: list[object]) -> int:
     total = 1
     for size in shape:
-        total *= int(size)
+        if type(size) is not int or size < 0:
+            raise ValueError(f"expected a shape of whole numbers, got {size!r:.40}")
+        total *= size
     return total
 
 

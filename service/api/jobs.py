@@ -158,7 +158,7 @@ def read_job_log(
     job_id: str,
     wired: Wired,
     who: Authenticated,
-    start: Annotated[int, Query(ge=0, description="First byte.")] = 0,
+    start: Annotated[int, Query(ge=0, le=2**53 - 1, description="First byte.")] = 0,
 ) -> Response:
     """Read what the newest run wrote, from a byte on; `X-Next` is where to go on."""
     with wired.transactions.read() as session:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
 from sqlmodel import col, select
 
@@ -28,13 +28,15 @@ from service.tables import AuditEntry, Export, SignedCheckpoint
 router = APIRouter(route_class=StrictRoute)
 published = APIRouter()
 _READERS = (Role.AUDITOR, Role.OFFICER, Role.ADMIN)
+_MAX_INDEX = 2**53 - 1
+Index = Annotated[int, Path(ge=0, le=_MAX_INDEX, description="Index of an entry in the log.")]
 
 
 @router.get("/audit/entries", tags=["audit"], summary="List entries")
 def list_entries(
     wired: Wired,
     who: Authenticated,
-    start: Annotated[int, Query(ge=0, alias="from", description="First index.")] = 0,
+    start: Annotated[int, Query(ge=0, le=_MAX_INDEX, alias="from", description="First index.")] = 0,
     limit: Limit = 50,
 ) -> dict[str, Any]:
     """List sequenced entries from an index on; `next` is the index to go on at, or null."""
@@ -51,7 +53,7 @@ def list_entries(
 
 
 @router.get("/audit/entries/{index}", tags=["audit"], summary="Read an entry")
-def read_entry(index: int, wired: Wired, who: Authenticated) -> dict[str, Any]:
+def read_entry(index: Index, wired: Wired, who: Authenticated) -> dict[str, Any]:
     """Read one entry."""
     who.require(*_READERS)
     with wired.transactions.read() as session:
@@ -67,10 +69,10 @@ def read_entry(index: int, wired: Wired, who: Authenticated) -> dict[str, Any]:
     summary="Prove an entry",
     response_class=PlainTextResponse,
 )
-def read_proof(index: int, wired: Wired, who: Authenticated) -> PlainTextResponse:
+def read_proof(index: Index, wired: Wired, who: Authenticated) -> PlainTextResponse:
     """Read the `.tlog-proof` of an entry under the newest checkpoint."""
     who.require(*_READERS)
-    proof = wired.ledger.prove(index) if index >= 0 else None
+    proof = wired.ledger.prove(index)
     if proof is None:
         raise NotFound(f"no checkpoint covers entry {index} yet; try again in a second")
     return PlainTextResponse(proof.decode())
@@ -88,7 +90,7 @@ def list_checkpoints(
     """List signed checkpoints, smallest first."""
     who.require(*_READERS)
     text = cursor(after) or "0"
-    if not text.isdigit():
+    if not text.isdigit() or int(text) > _MAX_INDEX:
         raise BadRequest("`after` is no cursor; take it from `next` of the page before")
     with wired.transactions.read() as session:
         rows = session.exec(

@@ -4,8 +4,34 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from world import World, open_world
+
+
+class OperatorLog:
+    """Keeps what the service logs; a traceback is kept as its exception only."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, object]] = []
+
+    def __call__(self, _logger: object, _method: str, line: dict[str, object]) -> dict[str, object]:
+        self.lines.append(line)
+        raise structlog.DropEvent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _operator_log() -> OperatorLog:
+    kept = OperatorLog()
+    structlog.configure(processors=[structlog.contextvars.merge_contextvars, kept])
+    return kept
+
+
+@pytest.fixture
+def operator_log(_operator_log: OperatorLog) -> list[dict[str, object]]:
+    """Give what the service logs during this test."""
+    _operator_log.lines.clear()
+    return _operator_log.lines
 
 
 @pytest.fixture
