@@ -1,8 +1,10 @@
 """Documents: strict parsing, canonical bytes, clean import."""
 
 import json
+import os
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -15,11 +17,14 @@ from trainer.contract import (
     FilesManifest,
     JobSpec,
     PermitClaims,
+    RunReport,
     canonical,
     digest,
     parse,
 )
+from trainer.report import Artefact, Energy, Flop
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "trainer"
 ROOT = Path(__file__).parents[2]
 SPEC = (
     '{"format":"placet.train/1","seed":17,'
@@ -156,3 +161,49 @@ def test_permit_claims_round_trip(world):
     claims = world.claims()
 
     assert PermitClaims.from_claims(claims).to_claims() == claims
+
+
+REPORT = RunReport(
+    status="succeeded",
+    reason=None,
+    run_id="run_1",
+    permit_id="prm_1",
+    job_id="job_1",
+    spec_digest=digest(b"spec"),
+    started_at="2026-11-30T10:00:00Z",
+    finished_at="2026-11-30T10:01:10Z",
+    num_segments=1,
+    seed=17,
+    ledger={"rows": 360, "rows_train": 324},
+    metrics={"eval_loss_after": Decimal("1.204000")},
+    loss_curve=((1, Decimal("3.010000")), (2, Decimal("2.870000"))),
+    flop=Flop(architecture=Decimal(29 * 10**18), executed=Decimal(17 * 10**18), hardware=None),
+    energy=Energy(kwh=None, method="unknown: this process can read no energy counter"),
+    environment={"python": "3.11.7"},
+    dataset={"digest": digest(b"dataset")},
+    base_model={"digest": digest(b"base")},
+    artefacts={"adapter/a.bin": Artefact(digest=digest(b""), size_bytes=0)},
+    selftests={"packing_leak": "pass"},
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("spec.json", JobSpec.from_bytes(SPEC.encode()).to_bytes()),
+        ("report.json", REPORT.to_bytes()),
+    ],
+)
+def test_canonical_bytes_are_the_golden_ones(name, data):
+    path = GOLDEN / name
+    if os.environ.get("PLACET_GOLDEN") == "1":
+        path.write_bytes(data)
+
+    assert data == path.read_bytes()
+
+
+def test_a_report_round_trips_and_never_says_zero_for_unknown_energy():
+    assert RunReport.from_bytes(REPORT.to_bytes()) == REPORT
+    text = REPORT.to_bytes().replace(b'"kwh":null', b'"kwh":"0"')
+    with pytest.raises(ContractError, match="kwh"):
+        RunReport.from_bytes(text)
