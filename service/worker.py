@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
-from sqlmodel import Session, col, select
+from sqlmodel import col, select
 
 from service import deployments, models, runs
 from service.approvals import expire
@@ -76,7 +76,7 @@ class Worker:
 
     def _work_jobs(self) -> None:
         context = self._installation.runs
-        for job_id in self._jobs(JobState.AWAITING_APPROVAL):
+        for job_id in self._overdue(Job):
             self._step(self._expire_job, job_id)
         for job_id in self._jobs(JobState.APPROVED):
             self._step(lambda one: runs.dispatch(context, one), job_id)
@@ -91,7 +91,7 @@ class Worker:
 
     def _work_deployments(self) -> None:
         context = self._installation.deployments
-        for deployment_id in self._deployments(DeploymentState.AWAITING_APPROVAL):
+        for deployment_id in self._overdue(Deployment):
             self._step(self._expire_deployment, deployment_id)
         for deployment_id in self._deployments(DeploymentState.APPROVED):
             self._step(lambda one: deployments.advance(context, one), deployment_id)
@@ -122,18 +122,25 @@ class Worker:
     def _expire_job(self, job_id: str) -> None:
         with self._installation.transactions.write() as tx:
             job = tx.session.get_one(Job, job_id, with_for_update=True)
-            if job.state == JobState.AWAITING_APPROVAL and self._is_due(tx.session, job):
+            if job.state == JobState.AWAITING_APPROVAL:
                 expire(tx, job)
 
     def _expire_deployment(self, deployment_id: str) -> None:
         with self._installation.transactions.write() as tx:
             row = tx.session.get_one(Deployment, deployment_id, with_for_update=True)
-            if row.state == DeploymentState.AWAITING_APPROVAL and self._is_due(tx.session, row):
+            if row.state == DeploymentState.AWAITING_APPROVAL:
                 expire(tx, row)
 
-    def _is_due(self, session: Session, subject: Job | Deployment) -> bool:
-        decision = session.get_one(StoredDecision, subject.decision_id)
-        return decision.expires_at <= seconds(self._installation.clock())
+    def _overdue(self, kind: type[Job] | type[Deployment]) -> list[str]:
+        """List what awaits approval under a decision that expired."""
+        now = seconds(self._installation.clock())
+        rows = (
+            select(col(kind.id))
+            .join(StoredDecision, col(StoredDecision.id) == col(kind.decision_id))
+            .where(col(kind.state) == "awaiting_approval", col(StoredDecision.expires_at) <= now)
+        )
+        with self._installation.transactions.read() as session:
+            return list(session.exec(rows))
 
     def _jobs(self, *states: JobState) -> list[str]:
         with self._installation.transactions.read() as session:
