@@ -26,6 +26,7 @@ from service.schema import is_current
 from service.transaction import SYSTEM
 
 logger = structlog.get_logger(__name__)
+_API = "/v1"
 _PROBLEM_SCHEMA = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "instance"],
@@ -74,7 +75,7 @@ def create_app(
     )
     app.state.installation = installation
     for router in (registry.router, jobs.router, deployments.router, log.router):
-        app.include_router(router, prefix="/v1")
+        app.include_router(router, prefix=_API)
     app.include_router(deployments.public)
     app.include_router(log.published)
     _add_operations(app, installation)
@@ -166,6 +167,8 @@ def _record_refusal(installation: Installation, request: Request, problem: Probl
     """Leave an entry of a refusal that matters; the transaction that raised it rolled back."""
     route = request.scope.get("route")
     path = getattr(route, "path", "/unknown")
+    if request.url.path.startswith(f"{_API}/") and not path.startswith(f"{_API}/"):
+        path = _API + path  # a route knows its path within its router only
     who = _who(installation, request)
     with installation.transactions.write() as tx:
         tx.record(

@@ -6,6 +6,7 @@ Roles: *submitter* (asks for jobs and deployments of their teams), *officer* (de
 """
 
 import hashlib
+import re
 import secrets
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,6 +20,7 @@ from service.problems import Forbidden, NotFound, Unauthenticated, field_problem
 from service.tables import Principal, Token
 from service.transaction import SYSTEM, Transaction
 
+_TEAM = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")  # as requests spell it
 _SECRET_PREFIX = "plc_"  # noqa: S105 — the visible start of every token, for secret scanners
 
 
@@ -103,12 +105,16 @@ def create_principal(
     """Add a principal. The name stays out of the log.
 
     Raises:
-        Unprocessable: an empty name, no role, or a kind other than ``human`` and ``service``.
+        Unprocessable: an empty name, no role, a team whose name is no slug, or a kind other than
+            ``human`` and ``service``.
     """
     if not name.strip():
         raise field_problem("/name", "is empty; give the name colleagues know")
     if kind not in {"human", "service"}:
         raise field_problem("/kind", f"expected `human` or `service`, got `{kind}`")
+    for team in teams:
+        if not _TEAM.fullmatch(team):
+            raise field_problem("/teams", f"expected a name like `ward-3`, got {team[:40]!r}")
     if not roles:
         raise field_problem("/roles", f"is empty; choose from {', '.join(Role)}")
     row = Principal(
