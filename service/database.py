@@ -14,13 +14,20 @@ def open_engine(url: str) -> Engine:
     SQLite runs in WAL mode with ``synchronous=FULL``: after a checkpoint was published, a lost
     commit would be a rollback. Writing transactions begin IMMEDIATE, so that what was read stays
     true until the commit; reading ones (execution option `placet_read`) never wait for a writer.
+    Errors leave the values of a statement out: they are names and texts, and errors are logged.
     """
     if url.startswith("sqlite"):
-        engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False})
+        engine = create_engine(
+            url,
+            connect_args={"timeout": 30, "check_same_thread": False},
+            hide_parameters=True,
+        )
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    return create_engine(url, pool_pre_ping=True, pool_size=10, max_overflow=20)
+    return create_engine(
+        url, pool_pre_ping=True, pool_size=10, max_overflow=20, hide_parameters=True
+    )
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:

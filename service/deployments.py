@@ -26,8 +26,14 @@ from service.clock import Clock, seconds
 from service.gating import Gate
 from service.ids import Prefix, new_id
 from service.lifecycle import DeploymentMove, DeploymentState, IllegalMoveError
-from service.objects.protocol import CHUNK_BYTES, ObjectError, ObjectMismatchError, Objects
-from service.places import Place
+from service.objects.protocol import (
+    CHUNK_BYTES,
+    ObjectError,
+    ObjectMismatchError,
+    Objects,
+    ObjectStoreError,
+)
+from service.places import SITE, Place
 from service.principals import Caller, Role
 from service.problems import IllegalState, NotFound, field_problem
 from service.requests import DeploymentRequest
@@ -107,7 +113,7 @@ def request(
 
     Raises:
         Forbidden: not a submitter of the model's team.
-        Unprocessable: no such model version.
+        Unprocessable: no such model version, or a place where nothing of ours serves.
     """
     caller.require(Role.SUBMITTER)
     model = tx.session.get(ModelVersion, asked.model_version)
@@ -144,6 +150,13 @@ def request(
     )
     facts = facts_of(tx.session, row, asked, context)
     decision, _ = context.gate.decide(tx, row, facts, now=context.clock())
+    provider = asked.compute.provider
+    if decision.verdict != "deny" and provider != SITE[0]:
+        raise field_problem(
+            "/compute/provider",
+            f"models are served on `{SITE[0]}` only, got `{provider}`; the gate decides on where"
+            " it will run, not on a label",
+        )
     return row, decision
 
 
@@ -279,7 +292,8 @@ def _may_start(context: DeploymentContext, deployment_id: str) -> bool:
         asked = papers.deployment_request_of(load(tx.session, row.document_digest))
         facts = facts_of(tx.session, row, asked, context)
         fresh = context.gate.preview(facts, subject_kind="deployment", subject_id=row.id, now=now)
-        if not context.gate.rests_on_the_same(decision, fresh):
+        record = load(tx.session, decision.record_digest)
+        if not context.gate.rests_on_the_same(decision, fresh, record):
             context.gate.decide(tx, row, facts, now=now)
             return False
         distinct = [
@@ -311,6 +325,8 @@ def _start(context: DeploymentContext, row: Deployment) -> None:
                 base_files = {file["path"]: file["digest"] for file in files["files"]}
                 _fetch(context.sources, case.base.uri.rstrip("/"), base_files, base)
                 context.merge(base=base, adapter=adapter, out=merged)
+        except ObjectStoreError:  # an outage is no evidence: the next pass tries again
+            raise
         except (ObjectError, MergeError) as error:
             log.warning("deployment.not_started", deployment_id=row.id, reason=str(error))
             is_merge = isinstance(error, MergeError)

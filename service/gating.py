@@ -82,16 +82,23 @@ class Gate:
         )
         return decision, row
 
-    def rests_on_the_same(self, row: StoredDecision, decision: Decision) -> bool:
-        """Say whether a fresh decision has the same facts, rules, data and verdict as a stored one.
+    def rests_on_the_same(self, row: StoredDecision, decision: Decision, record: bytes) -> bool:
+        """Say whether a fresh decision has the inputs, verdict and findings of a stored one.
+
+        Time passes between the two: a certificate that ended meanwhile is another finding, and may
+        ask for other people.
 
         If so, the approvals of the stored one still mean what their officers meant.
         """
+        stored = Decision.from_record(record)
         return (
             row.facts_digest == decision.facts_digest
             and row.policy_digest == self.policy.digest
             and row.reference_digest == self.reference.digest
             and row.verdict == decision.verdict
+            and row.approvals == [{"role": a.role, "count": a.count} for a in decision.approvals]
+            and stored.approvals == decision.approvals
+            and stored.results == decision.results
         )
 
 

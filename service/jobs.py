@@ -16,7 +16,7 @@ from service.clock import Clock, seconds
 from service.gating import Gate
 from service.ids import Prefix, new_id
 from service.lifecycle import IllegalMoveError, JobMove, JobState
-from service.places import Place
+from service.places import SITE, Place
 from service.principals import Caller, Role
 from service.problems import IllegalState, NotFound, field_problem
 from service.requests import JobRequest
@@ -60,7 +60,7 @@ def submit(
     Raises:
         Forbidden: not a submitter, or not of this team.
         Unprocessable: unknown data set or base model, or hyperparameters the trainer refuses, or
-            no engine for a provider that the gate would let through.
+            no engine for a provider that the gate would let through, or an image for the own site.
     """
     caller.require(Role.SUBMITTER)
     caller.require_team(request.team)
@@ -70,6 +70,8 @@ def submit(
     base = tx.session.get(BaseModel, request.base_model)
     if base is None:
         raise field_problem("/base_model", "no such base model; register it first")
+    if request.compute.provider == SITE[0] and request.compute.image is not None:
+        raise field_problem("/compute/image", "our own code runs on the own site; leave it null")
     spec = training_spec(request, dataset, base, manifests=context.manifests).to_bytes()
     job_id = new_id(Prefix.JOB)
     document = canonical(

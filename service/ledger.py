@@ -24,12 +24,12 @@ from sqlmodel import Session, col, select
 
 from audit.event import EventKind
 from audit.keys import Signer, VerifyKey
-from audit.merkle import leaf_hash
+from audit.merkle import MerkleError, check_consistency, leaf_hash
 from audit.note import Checkpoint, open_note, parse_checkpoint, sign_checkpoint
 from audit.proof import write_proof
 from audit.tiles import TileReader, build_tiles
 from service.clock import Clock, seconds
-from service.objects.protocol import Objects
+from service.objects.protocol import ObjectMissingError, Objects
 from service.tables import AuditEntry, LogHead, SignedCheckpoint
 from service.transaction import SYSTEM, Transactions
 
@@ -152,7 +152,7 @@ class Ledger:
 
         Raises:
             RolledBackError: the guard has signed more entries than the database holds.
-            ForkError: the guard has signed another root for this size, or an entry changed.
+            ForkError: what was signed is no beginning of this tree, or an entry changed.
         """
         # INVARIANT: sizes are signed in order; a second publisher would set the guard back.
         with self.guard.exclusive():
@@ -176,9 +176,12 @@ class Ledger:
         if any(leaf_hash(body) != stored_hash for body, stored_hash in rows):
             raise ForkError(f"the stored bytes of an entry from {published} to {size - 1} changed")
         entries = [body for body, _ in rows]
-        for path, body in build_tiles(published, entries, self.read):
+        tiles = dict(build_tiles(published, entries, self.read))
+        reader = TileReader(size, lambda path: tiles.get(path) or self.read(path))
+        root = reader.root()
+        self._check_extends(reader, size, root)
+        for path, body in tiles.items():
             self.objects.put_if_absent(f"{self.prefix}/{path}", body)
-        root = TileReader(size, self.read).root()
         note = self._sign(size, root)
         self.objects.put(f"{self.prefix}/checkpoint", note)
         # Last, since a size that is in this table is not published again.
@@ -233,7 +236,7 @@ class Ledger:
             return len(pending)
 
     def _check_not_rolled_back(self, size: int) -> None:
-        signed, _, _ = self.guard.read()
+        signed, _, _ = self._last_signed()
         if signed > size:
             raise RolledBackError(
                 f"a checkpoint over {signed} entries was signed, the database holds {size}:"
@@ -241,8 +244,30 @@ class Ledger:
                 f" are replayed from the published log at {self.prefix}"
             )
 
+    def _check_extends(self, reader: TileReader, size: int, root: bytes) -> None:
+        """Refuse a tree that grew out of an older state, past the size that was signed."""
+        signed, signed_root, _ = self._last_signed()
+        if not 0 < signed < size:
+            return
+        try:
+            proof = reader.prove_consistency(signed)
+            check_consistency(signed, size, proof, bytes.fromhex(signed_root), root)
+        except MerkleError as error:
+            raise ForkError(f"the signed {signed} entries are not in this log: {error}") from error
+
+    def _last_signed(self) -> tuple[int, str, bytes]:
+        """Ask the guard; where its file was lost, the published log still remembers."""
+        if self.guard.path.exists():
+            return self.guard.read()
+        try:
+            note = self.read("checkpoint")
+        except ObjectMissingError:
+            return 0, "", b""
+        seen = parse_checkpoint(open_note(note, map(VerifyKey.parse, self.vkeys)).text)
+        return seen.size, seen.root.hex(), note
+
     def _sign(self, size: int, root: bytes) -> bytes:
-        signed, signed_root, note = self.guard.read()
+        signed, signed_root, note = self._last_signed()
         if signed == size and signed_root != root.hex():
             raise ForkError(f"another tree of {size} entries was signed before; nothing is signed")
         if signed == size and note:

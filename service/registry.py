@@ -9,13 +9,14 @@ import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, BinaryIO
 
 from audit.event import EventKind
 from service.clock import Clock, seconds
 from service.detect import DETECTORS_VERSION, Detection, detect
 from service.ids import Prefix, new_id
-from service.objects.protocol import ObjectError, Objects
+from service.objects.protocol import CHUNK_BYTES, ObjectError, Objects, Stored
 from service.places import Place, Places
 from service.principals import Caller, Role
 from service.problems import Problem, field_problem
@@ -77,8 +78,9 @@ def scan_dataset(
         for member, _ in members:
             before = objects.measure(member)
             with objects.open(member) as stream:
-                seen = detect(_chat_rows(stream, member, languages))
-            if objects.measure(member) != before:
+                hashed = _Hashed(stream)
+                seen = detect(_chat_rows(hashed, member, languages))
+            if hashed.stored != before:
                 raise field_problem("/uri", f"`{member}` changed while it was read; try again")
             if not seen.num_rows:
                 raise field_problem("/uri", f"`{member}` holds no rows; remove it or fill it")
@@ -183,7 +185,12 @@ def scan_base_model(objects: Objects, places: Places, *, uri: str) -> BaseModelS
             )
             if member.endswith(".safetensors"):
                 with objects.open(member) as stream:
-                    num_parameters += count_parameters(stream, member)
+                    hashed = _Hashed(stream)
+                    num_parameters += count_parameters(hashed, member)
+                    while hashed.read(CHUNK_BYTES):
+                        continue
+                if hashed.stored != stored:
+                    raise field_problem("/uri", f"`{member}` changed while it was read; try again")
         if not num_parameters:
             raise field_problem(
                 "/uri", f"no `*.safetensors` file under `{uri}`; Placet reads no pickles"
@@ -231,7 +238,29 @@ def register_base_model(
     return row
 
 
-def count_parameters(stream: BinaryIO, name: str) -> int:
+class _Hashed:
+    """A stream that hashes what is read, so that the bytes looked at are the bytes recorded."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._hasher, self._size = stream, sha256(), 0
+
+    @property
+    def stored(self) -> Stored:
+        return Stored(f"sha256:{self._hasher.hexdigest()}", self._size)
+
+    def read(self, size: int) -> bytes:
+        return self._took(self._stream.read(size))
+
+    def readline(self, limit: int) -> bytes:
+        return self._took(self._stream.readline(limit))
+
+    def _took(self, data: bytes) -> bytes:
+        self._hasher.update(data)
+        self._size += len(data)
+        return data
+
+
+def count_parameters(stream: "BinaryIO | _Hashed", name: str) -> int:
     """Count the elements of a safetensors file from its header (8-byte length, then JSON).
 
     Raises:
@@ -258,7 +287,7 @@ def _product(shape: list[object]) -> int:
     return total
 
 
-def _chat_rows(stream: BinaryIO, name: str, languages: set[str]) -> Iterator[str]:
+def _chat_rows(stream: _Hashed, name: str, languages: set[str]) -> Iterator[str]:
     """Yield each row's text; refuse the first line that is no chat row."""
     number = 0
     while line := stream.readline(_MAX_ROW_BYTES + 1):

@@ -25,7 +25,7 @@ from service.engines.protocol import Engine, Observation, RunRequest, RunState
 from service.ids import Prefix, new_id
 from service.jobs import JobContext, facts_of, manifest_uri, request_of
 from service.lifecycle import JobMove, JobState
-from service.objects.protocol import ObjectError, ObjectMissingError, Objects
+from service.objects.protocol import ObjectMismatchError, ObjectMissingError, Objects
 from service.permits import Issuer
 from service.requests import JobRequest
 from service.tables import BaseModel, DatasetVersion, Job, Run, RunProgress, StoredDecision
@@ -83,7 +83,7 @@ def dispatch(context: RunContext, job_id: str) -> str | None:
             return None
         try:
             request = _checked_request(context, tx.session, job)
-        except (AlteredDocumentError, ObjectError) as error:
+        except (AlteredDocumentError, ObjectMismatchError, ObjectMissingError) as error:
             log.warning("dispatch.refused", job_id=job.id, reason=str(error))
             _refuse_altered(tx, job)
             return None
@@ -92,7 +92,7 @@ def dispatch(context: RunContext, job_id: str) -> str | None:
         facts = facts_of(request, job, dataset, base, context.jobs)
         gate = context.jobs.gate
         fresh = gate.preview(facts, subject_kind="job", subject_id=job.id, now=now)
-        if not gate.rests_on_the_same(decision, fresh):
+        if not gate.rests_on_the_same(decision, fresh, load(tx.session, decision.record_digest)):
             gate.decide(tx, job, facts, now=now)
             return None
         distinct = [
@@ -122,7 +122,6 @@ def _checked_request(context: RunContext, session: Session, job: Job) -> JobRequ
 
 
 def _refuse_altered(tx: Transaction, job: Job) -> None:
-    job.reason_code = "altered"
     tx.record(
         EventKind.REQUEST_REFUSED,
         f"job:{job.id}",
@@ -130,6 +129,7 @@ def _refuse_altered(tx: Transaction, job: Job) -> None:
         data={"problem": "altered", "route": "/dispatch"},
         outcome="denied",
     )
+    job.reason_code = "altered"  # from here on: a governed row changes with its own entry only
     expire(tx, job)
 
 
@@ -205,11 +205,15 @@ def launch(context: RunContext, job_id: str) -> None:
     """Ask the engine for the run that was committed; after a crash, find it before asking again."""
     with context.transactions.read() as session:
         run = _open_run(session, job_id)
+        asked = session.get_one(Job, job_id)
         permit = load(session, run.permit_digest).decode()
-        spec = load(session, session.get_one(Job, job_id).spec_digest)
+        spec = load(session, asked.spec_digest)
         too_late = later(instant(run.created_at), minutes=context.permit_minutes)
     engine = context.engines[run.engine]
     ref = engine.find(run.id)
+    if ref is None and asked.state == JobState.CANCELLING:
+        _close(context, run.id, JobMove.STOP, "cancelled", reason=None)
+        return
     if ref is None and too_late <= seconds(context.jobs.clock()):
         _close(context, run.id, JobMove.FAIL, "failed", reason="permit_expired")
         return
@@ -234,6 +238,9 @@ def launch(context: RunContext, job_id: str) -> None:
             row = tx.session.get_one(Run, run.id)
             row.state = RunState.RUNNING
             tx.record(kind, job, also=[row], actor=SYSTEM, data={"run": run.id})
+        is_wanted = job.state == JobState.RUNNING
+    if not is_wanted:  # cancelled or closed while the engine was asked
+        engine.cancel(ref)
 
 
 def observe(context: RunContext, job_id: str) -> None:
@@ -364,6 +371,7 @@ def _close(
     with context.transactions.write() as tx:
         run = tx.session.get_one(Run, run_id)
         job = tx.session.get_one(Job, run.job_id, with_for_update=True)
+        tx.session.refresh(run)  # it was read before the lock
         if run.outcome is not None:
             return
         state, kind = lifecycle.follow(lifecycle.JOB, JobState(job.state), move)

@@ -112,11 +112,14 @@ class Worker:
                 log.exception("worker.failed", loop=name)
 
     def _step(self, act: Callable[[str], object], subject: str) -> object:
-        """Do one step; an outage there must not keep the others waiting."""
+        """Do one step; neither an outage nor a bug there may keep the others waiting."""
         try:
             return act(subject)
         except _TRANSIENT as error:
             log.warning("worker.retry", subject=subject, reason=str(error)[:300])
+            return None
+        except Exception:  # a composition root: a bug in one step ends one step
+            log.exception("worker.step_failed", subject=subject)
             return None
 
     def _expire_job(self, job_id: str) -> None:

@@ -252,7 +252,8 @@ async def chat(deployment_id: str, request: Request, wired: Wired, who: Authenti
     body["stream"] = False
     url = f"http://127.0.0.1:{endpoint.port}/v1/chat/completions"
     try:
-        async with httpx.AsyncClient(timeout=_ANSWER_SECONDS) as client:
+        # No proxy of the environment: what people write stays on this machine.
+        async with httpx.AsyncClient(timeout=_ANSWER_SECONDS, trust_env=False) as client:
             answer = await client.post(url, json=body)
     except httpx.HTTPError as error:
         raise EngineUnavailable(

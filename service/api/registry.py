@@ -22,11 +22,19 @@ from service.api.http import (
 from service.clock import seconds
 from service.jobs import manifest_uri
 from service.principals import Role
-from service.problems import NotFound
+from service.problems import NotFound, field_problem
 from service.requests import BaseModelRequest, DatasetRequest
 from service.tables import BaseModel, DatasetVersion
 
 router = APIRouter(route_class=StrictRoute)
+
+
+def _check_not_ours(wired: Wired, uri: str) -> None:
+    """Refuse what this installation keeps itself: keys, the log, what other teams' runs wrote."""
+    asked = f"{uri.rstrip('/')}/"
+    for own in (wired.settings.objects, wired.settings.home.as_uri()):
+        if asked.startswith(f"{own}/") or f"{own}/".startswith(asked):
+            raise field_problem("/uri", "holds this installation's own data; name another folder")
 
 
 @router.post("/datasets", tags=["datasets"], status_code=201, summary="Register a dataset version")
@@ -39,6 +47,7 @@ def create_dataset(
     """
     who.require(Role.SUBMITTER)
     who.require_team(body.team)
+    _check_not_ours(wired, body.uri)
     scan = registry.scan_dataset(
         wired.sources, wired.places, uri=body.uri, name=body.name, licence=body.licence
     )
@@ -113,6 +122,7 @@ def create_base_model(
 ) -> JSONResponse:
     """Hash every file, count the parameters, and record the declared licence and origin."""
     who.require(Role.SUBMITTER, Role.ADMIN)
+    _check_not_ours(wired, body.uri)
     scan = registry.scan_base_model(wired.sources, wired.places, uri=body.uri)
     declared = body.model_dump(exclude={"name", "uri"})
     with wired.transactions.write() as tx:
