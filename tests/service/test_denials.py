@@ -1,0 +1,147 @@
+"""Four jobs that must not run, and why: each names rule, value, law and remedy, and starts nothing.
+
+Everything is the real service; only the engine is a fake, which counts what reaches it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from audit.event import EventKind
+from seaweed import make_bucket, s3_account  # noqa: F401 — a fixture
+from service.objects.s3 import S3Account
+from world import HELPDESK, World
+
+CANADIAN = "http://s3.bhs.io.cloud.ovh.net"
+
+
+def _denied(world: World, job: dict[str, Any], rule: str) -> dict[str, Any]:
+    """Assert that a job was denied by `rule`, is so in the log, and never reached the engine."""
+    world.worker.publish()
+    world.worker.work()
+    entries = world.get("/v1/audit/entries?limit=200", "vera")["items"]
+    decided = [
+        item["entry"]
+        for item in entries
+        if item["entry"]["resource"].startswith(f"job:{job['id']}")
+        and item["entry"]["action"] == EventKind.GATE_DECIDED
+    ]
+    finding = next(f for f in job["decision"]["findings"] if f["rule"] == rule)
+
+    assert job["state"] == "denied"
+    assert job["decision"]["verdict"] == "deny"
+    assert finding["outcome"] in {"violated", "unknown"}
+    assert finding["message"]
+    assert finding["law"]
+    assert finding["remediation"]
+    assert [entry["outcome"] for entry in decided] == ["denied"]
+    assert decided[0]["data"]["record"] == job["decision"]["record_digest"]
+    assert world.engine.runs == {}
+    return finding
+
+
+@pytest.mark.s3
+def test_data_behind_the_canadian_endpoint_is_denied_whatever_its_label(
+    make_world: Callable[..., World],
+    s3_account: S3Account,  # noqa: F811 — the fixture
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The endpoint's name is OVHcloud's in Beauharnois; the way there is this machine's S3 server,
+    # as a proxy of the house would be. The label says Gravelines.
+    bucket = make_bucket(s3_account)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", s3_account.endpoint)
+    monkeypatch.setenv("http_proxy", s3_account.endpoint)
+    client = boto3.session.Session().client(
+        "s3",
+        endpoint_url=CANADIAN,
+        region_name="bhs",
+        aws_access_key_id=s3_account.access_key,
+        aws_secret_access_key=s3_account.secret_key,
+        config=Config(signature_version="s3v4", s3={"addressing_style": "path"}),
+    )
+    client.put_object(Bucket=bucket, Key="gra/helpdesk.jsonl", Body=HELPDESK.read_bytes())
+    world = make_world(
+        s3_endpoint=CANADIAN,
+        s3_region="bhs",
+        s3_access_key=s3_account.access_key,
+        s3_secret_key=s3_account.secret_key,
+    )
+    dataset = world.register_dataset(name="gra-help", uri=f"s3://{bucket}/gra")
+
+    job = world.submit(dataset=dataset["id"])
+
+    assert dataset["place"] == {
+        "provider": "ovhcloud",
+        "service": "object-storage",
+        "region": "bhs",
+        "country": "CA",
+    }
+    finding = _denied(world, job, "residency.datasets")
+    assert "CA" in finding["message"]
+
+
+def test_compute_in_beauharnois_is_denied_before_any_engine_hears_of_it(world: World) -> None:
+    job = world.submit(
+        compute={
+            "provider": "ovhcloud",
+            "service": "ai-training",
+            "region": "BHS",
+            "flavor": "h100-1-gpu",
+            "gpus": 1,
+            "image": "registry.example/trainer@sha256:" + "0" * 64,
+        }
+    )
+
+    finding = _denied(world, job, "residency.compute")
+    assert "BHS" in finding["message"]
+
+
+def test_an_unknown_region_is_unknown_and_unknown_is_denied(world: World) -> None:
+    job = world.submit(
+        compute={
+            "provider": "ovhcloud",
+            "service": "ai-training",
+            "region": "EU-NOWHERE-1",
+            "flavor": "h100-1-gpu",
+            "gpus": 1,
+            "image": "registry.example/trainer@sha256:" + "0" * 64,
+        }
+    )
+
+    assert _denied(world, job, "residency.compute")["outcome"] == "unknown"
+
+
+def test_data_that_nobody_tagged_is_denied(world: World) -> None:
+    dataset = world.register_dataset(categories=[])
+
+    _denied(world, world.submit(dataset=dataset["id"]), "tagging.present")
+
+
+def test_health_data_on_a_service_without_a_valid_hds_certificate_is_denied(world: World) -> None:
+    dataset = world.register_dataset(
+        categories=["health"],
+        legal_basis="art6.1.e",
+        art9_basis="art9.2.h",
+        dpia_reference="dpia-2026-07",
+        data_subject_countries=["FR"],
+    )
+
+    job = world.submit(
+        dataset=dataset["id"],
+        compute={
+            "provider": "ovhcloud",
+            "service": "ai-training",
+            "region": "GRA",
+            "flavor": "h100-1-gpu",
+            "gpus": 1,
+            "image": "registry.example/trainer@sha256:" + "0" * 64,
+        },
+    )
+
+    finding = _denied(world, job, "hds.certificate")
+    assert any("L.1111-8" in law["ref"] for law in finding["law"])
