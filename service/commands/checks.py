@@ -1,6 +1,6 @@
 """What `placet doctor` looks at once it knows that our packages are ours."""
 
-import importlib.util
+import importlib
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,6 +121,9 @@ def _store(settings: Settings) -> Objects:
 
 
 def _tracking() -> Check:
-    if importlib.util.find_spec("mlflow") is None:
-        return Check("tracking", "failed", "MLflow is not installed; install placet[service]")
-    return Check("tracking", "ok", "MLflow is installed")
+    try:
+        mlflow = importlib.import_module("mlflow")
+    except ImportError as error:
+        detail = f"MLflow cannot be imported ({error}); install placet[service] again"
+        return Check("tracking", "failed", " ".join(detail.split())[:200])
+    return Check("tracking", "ok", f"MLflow {mlflow.__version__}")

@@ -133,7 +133,7 @@ def build_house(root: Path, *, models: Path, data: Path) -> House:
         "PLACET_SITE_PRICE_CENTS_PER_HOUR": str(CENTS_PER_HOUR),
         "PLACET_PROVIDER_NAME": "Demo House",
         "PLACET_CONTACT": "ai-office@demo-house.example",
-        "PLACET_WORKER_INTERVAL_S": "0.3",
+        "PLACET_WORKER_INTERVAL_S": "0.5",
         "PLACET_TRAINER_THREADS": str(min(len(os.sched_getaffinity(0)), 8)),
         "PLACET_PORT": str(port),
     }

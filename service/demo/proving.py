@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 from service.demo.house import entry_point, source_environment
 from service.demo.stage import Stage, require
@@ -46,6 +47,11 @@ def verify(stage: Stage) -> None:
     stage.results["verification"] = str(report)
 
 
+def _megabytes(folder: Path) -> int:
+    sizes = (path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return sum(sizes) // 1_000_000
+
+
 def summarise(stage: Stage) -> None:
     """Print what came out and how to go on."""
     settings = stage.house.write_settings()
@@ -61,7 +67,8 @@ def summarise(stage: Stage) -> None:
         transparency=found["transparency (html)"],
         bundle=found["bundle"],
         verification=found["verification"],
-        all_done_in=f"{story.elapsed_s:.0f} s; everything is in {folder}",
+        all_done_in=f"{story.elapsed_s:.0f} s",
+        folder=f"{folder} ({_megabytes(folder)} MB; delete it when you are done)",
     )
     story.say(
         f"\nOpen the house again, in a shell of its own:\n"
