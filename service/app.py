@@ -17,11 +17,19 @@ from starlette.exceptions import HTTPException
 from audit.event import EventKind
 from service.api import deployments, jobs, log, registry
 from service.api.http import PROBLEM_JSON, Authenticated, as_problem, problem_response
+from service.engines.protocol import EngineError
 from service.ids import Prefix, new_id
 from service.installation import Installation
 from service.objects.protocol import ObjectError
 from service.principals import Caller, authenticate
-from service.problems import BadRequest, Conflict, PayloadTooLarge, Problem, Unavailable
+from service.problems import (
+    BadRequest,
+    Conflict,
+    EngineUnavailable,
+    PayloadTooLarge,
+    Problem,
+    Unavailable,
+)
 from service.schema import is_current
 from service.transaction import SYSTEM
 
@@ -140,7 +148,7 @@ def _add_problems(app: FastAPI, installation: Installation) -> None:
 
     kinds: tuple[type[Exception], ...] = (
         *(Problem, RequestValidationError, HTTPException, StaleDataError, IntegrityError),
-        *(DataError, OperationalError, ObjectError),
+        *(DataError, OperationalError, ObjectError, EngineError),
     )
     for kind in kinds:
         app.add_exception_handler(kind, answer)
@@ -159,6 +167,8 @@ def _problem_of(error: Exception) -> Problem:
             return Unavailable("the database is busy or away; try again")
         case ObjectError():
             return Unavailable(str(error))
+        case EngineError():
+            return EngineUnavailable(f"the engine does not answer ({error}); try again")
         case _:
             return as_problem(error)
 

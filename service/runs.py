@@ -9,6 +9,7 @@ Each step commits before it asks the outside for anything, and can be repeated a
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,7 +26,12 @@ from service.engines.protocol import Engine, Observation, RunRequest, RunState
 from service.ids import Prefix, new_id
 from service.jobs import JobContext, facts_of, manifest_uri, request_of
 from service.lifecycle import JobMove, JobState
-from service.objects.protocol import ObjectMismatchError, ObjectMissingError, Objects
+from service.objects.protocol import (
+    ObjectMismatchError,
+    ObjectMissingError,
+    ObjectRefusedError,
+    Objects,
+)
 from service.permits import Issuer
 from service.requests import JobRequest
 from service.tables import BaseModel, DatasetVersion, Job, Run, RunProgress, StoredDecision
@@ -264,10 +270,12 @@ def observe(context: RunContext, job_id: str) -> None:
         finish(context, run.id, observed)
     elif observed.state is RunState.UNKNOWN and run.state != RunState.UNKNOWN:
         _note_state(context, run.id, observed.state)
+    elif observed.state is not RunState.UNKNOWN and run.state == RunState.UNKNOWN:
+        _note_state(context, run.id, RunState.RUNNING)
 
 
 def _note_state(context: RunContext, run_id: str, state: RunState) -> None:
-    """Make an unknown state visible, in the row and in the log."""
+    """Make an unknown state visible, in the row and in the log, and its end."""
     with context.transactions.write() as tx:
         run = tx.session.get_one(Run, run_id)
         run.state = state
@@ -285,7 +293,7 @@ def _mirror_progress(context: RunContext, engine: Engine, run_id: str, ref: str)
         progress = session.get_one(RunProgress, run_id)
         chunk = engine.events(ref, progress.events_offset)
         whole = chunk[: chunk.rfind(b"\n") + 1]
-        events = [json.loads(line) for line in whole.splitlines() if line.strip()]
+        events = _progress(whole)
         if not events:
             return
         tracked, failure = progress.mlflow_run_id, None
@@ -300,6 +308,27 @@ def _mirror_progress(context: RunContext, engine: Engine, run_id: str, ref: str)
         if failure is None:
             row.events_offset += len(whole)
         tx.session.add(row)
+
+
+def _progress(lines: bytes) -> list[dict[str, object]]:
+    """Read progress lines. What is not a JSON object of plain, storable values is left out."""
+    events = []
+    for line in lines.splitlines():
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict):
+            events.append({k: v for k, v in event.items() if _is_plain(k) and _is_plain(v)})
+    return events
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, str):
+        return len(value) <= 500 and value.isprintable()
+    return value is None or isinstance(value, int)
 
 
 def _tracked(context: RunContext, session: Session, run_id: str) -> str:
@@ -333,7 +362,7 @@ def finish(context: RunContext, run_id: str, observed: Observation) -> None:
         job = session.get_one(Job, run.job_id)
     report_bytes, report, reason = _report(context, run, job)
     artefacts: bytes | None = None
-    if report is not None and observed.state is RunState.SUCCEEDED:
+    if report is not None and reason is None and observed.state is RunState.SUCCEEDED:
         artefacts, reason = _measured_artefacts(context, run, report)
     if observed.state is RunState.SUCCEEDED and reason is None:
         move, outcome = JobMove.SUCCEED, "succeeded"
@@ -413,7 +442,9 @@ def _report(
         job.spec_digest,
     ):
         return None, None, "report_foreign"
-    return body, report, report.reason
+    if report.status != "succeeded":
+        return body, report, report.reason or f"report_{report.status}"
+    return body, report, None
 
 
 def _measured_artefacts(
@@ -426,6 +457,8 @@ def _measured_artefacts(
             stored = context.objects.measure(f"{run.output_uri}/{path}")
         except ObjectMissingError:
             return None, "artefact_missing"
+        except ObjectRefusedError:
+            return None, "artefact_refused"
         if (stored.digest, stored.size_bytes) != (claimed.digest, claimed.size_bytes):
             return None, "artefact_differs"
         files[path] = {"digest": stored.digest, "size_bytes": stored.size_bytes}
