@@ -1,147 +1,200 @@
-"""Four jobs that must not run, and why: each names rule, value, law and remedy, and starts nothing.
+"""What the product exists to stop: each denial names rule, value, law and way out, and runs nothing."""
 
-Everything is the real service; only the engine is a fake, which counts what reaches it.
-"""
+import json
+from dataclasses import replace
 
-from collections.abc import Callable
-from typing import Any
-
-import boto3
 import pytest
-from botocore.config import Config
 
-from audit.event import EventKind
-from seaweed import make_bucket, s3_account  # noqa: F401 — a fixture
-from service.objects.s3 import S3Account
-from world import HELPDESK, World
+from policies.decision import Decision
+from service.app import create_app
+from service.places import Places
 
-CANADIAN = "http://s3.bhs.io.cloud.ovh.net"
+BHS = "http://s3.bhs.io.cloud.ovh.net"
 
 
-def _denied(world: World, job: dict[str, Any], rule: str) -> dict[str, Any]:
-    """Assert that a job was denied by `rule`, is so in the log, and never reached the engine."""
-    world.worker.publish()
-    world.worker.work()
-    entries = world.get("/v1/audit/entries?limit=200", "vera")["items"]
-    decided = [
-        item["entry"]
-        for item in entries
-        if item["entry"]["resource"].startswith(f"job:{job['id']}")
-        and item["entry"]["action"] == EventKind.GATE_DECIDED
-    ]
-    finding = next(f for f in job["decision"]["findings"] if f["rule"] == rule)
+class ElsewhereObjects:
+    """The same objects, served by another endpoint as far as anybody can tell."""
 
+    def __init__(self, inner, endpoint):
+        self._inner = inner
+        self._endpoint = endpoint
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    def endpoint_of(self, uri):
+        return self._endpoint
+
+
+def stored_at(world, endpoint):
+    """Move the team's data to another endpoint."""
+    world.wired = replace(world.wired, sources=ElsewhereObjects(world.wired.sources, endpoint))
+    world.app = create_app(world.wired)
+
+
+def denied(world, job, rule):
+    """Check that a job is denied by `rule` in the answer and in the log; return the finding."""
     assert job["state"] == "denied"
-    assert job["decision"]["verdict"] == "deny"
-    assert finding["outcome"] in {"violated", "unknown"}
+    world.worker.work()
+    assert not world.engine.runs
+    found = [finding for finding in job["decision"]["findings"] if finding["rule"] == rule]
+    assert found, [finding["rule"] for finding in job["decision"]["findings"]]
+    finding = found[0]
+    assert finding["effect"] == "deny"
     assert finding["message"]
-    assert finding["law"]
     assert finding["remediation"]
-    assert [entry["outcome"] for entry in decided] == ["denied"]
-    assert decided[0]["data"]["record"] == job["decision"]["record_digest"]
-    assert world.engine.runs == {}
+    assert finding["law"]
+    assert all(law["ref"] for law in finding["law"])
+    entry = world.entries()[-1]
+    assert (entry.action, entry.outcome) == ("gate.decided", "denied")
+    assert entry.data["verdict"] == "deny"
+    assert entry.data["record"] == job["decision"]["record_digest"]
+    record = world.ask("GET", f"/v1/decisions/{job['decision']['id']}/record").content
+    logged = Decision.from_record(record)
+    assert rule in {one.rule for one in logged.findings}
+    assert json.loads(record)["verdict"] == "deny"
+    refused = world.ask(
+        "POST",
+        f"/v1/jobs/{job['id']}/approvals",
+        "olaf",
+        {"outcome": "given"},
+        seen=job["version"],
+    )
+    assert (refused.status, refused.slug) == (409, "illegal-state")
     return finding
 
 
-@pytest.mark.s3
-def test_data_behind_the_canadian_endpoint_is_denied_whatever_its_label(
-    make_world: Callable[..., World],
-    s3_account: S3Account,  # noqa: F811 — the fixture
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # The endpoint's name is OVHcloud's in Beauharnois; the way there is this machine's S3 server,
-    # as a proxy of the house would be. The label says Gravelines.
-    bucket = make_bucket(s3_account)
-    for name in ("NO_PROXY", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HTTP_PROXY", s3_account.endpoint)
-    monkeypatch.setenv("http_proxy", s3_account.endpoint)
-    client = boto3.session.Session().client(
-        "s3",
-        endpoint_url=CANADIAN,
-        region_name="bhs",
-        aws_access_key_id=s3_account.access_key,
-        aws_secret_access_key=s3_account.secret_key,
-        config=Config(signature_version="s3v4", s3={"addressing_style": "path"}),
-    )
-    client.put_object(Bucket=bucket, Key="gra/helpdesk.jsonl", Body=HELPDESK.read_bytes())
-    world = make_world(
-        s3_endpoint=CANADIAN,
-        s3_region="bhs",
-        s3_access_key=s3_account.access_key,
-        s3_secret_key=s3_account.secret_key,
-    )
-    dataset = world.register_dataset(name="gra-help", uri=f"s3://{bucket}/gra")
+def test_data_in_canada_is_denied(world):
+    stored_at(world, BHS)
+    dataset = world.register_dataset()
+    assert (dataset["place"]["region"].lower(), dataset["place"]["country"]) == ("bhs", "CA")
 
-    job = world.submit(dataset=dataset["id"])
+    finding = denied(world, world.submit(dataset=dataset["id"]), "residency.datasets")
 
-    assert dataset["place"] == {
-        "provider": "ovhcloud",
-        "service": "object-storage",
-        "region": "bhs",
-        "country": "CA",
-    }
-    finding = _denied(world, job, "residency.datasets")
-    assert "CA" in finding["message"]
+    assert "CA" in finding["message"] or "Canada" in finding["message"]
+    assert any("GDPR" in law["ref"] for law in finding["law"])
 
 
-def test_compute_in_beauharnois_is_denied_before_any_engine_hears_of_it(world: World) -> None:
+def test_data_behind_an_unknown_endpoint_is_denied(world):
+    stored_at(world, "https://s3.somewhere.example")
+    dataset = world.register_dataset()
+    assert dataset["place"]["country"] is None
+
+    denied(world, world.submit(dataset=dataset["id"]), "residency.datasets")
+
+
+@pytest.mark.parametrize("region", ["NOWHERE", "BHS", "gra9999", "GRAx"])
+def test_compute_in_an_unknown_or_foreign_region_is_denied(world, region):
     job = world.submit(
-        compute={
-            "provider": "ovhcloud",
-            "service": "ai-training",
-            "region": "BHS",
-            "flavor": "h100-1-gpu",
-            "gpus": 1,
-            "image": "registry.example/trainer@sha256:" + "0" * 64,
-        }
+        compute__provider="ovhcloud", compute__service="ai-training", compute__region=region
     )
 
-    finding = _denied(world, job, "residency.compute")
-    assert "BHS" in finding["message"]
+    denied(world, job, "residency.compute")
 
 
-def test_an_unknown_region_is_unknown_and_unknown_is_denied(world: World) -> None:
-    job = world.submit(
-        compute={
-            "provider": "ovhcloud",
-            "service": "ai-training",
-            "region": "EU-NOWHERE-1",
-            "flavor": "h100-1-gpu",
-            "gpus": 1,
-            "image": "registry.example/trainer@sha256:" + "0" * 64,
-        }
-    )
+def test_a_site_without_a_declared_country_is_denied(make_world):
+    world = make_world(site_country=None, site_declared_on=None)
 
-    assert _denied(world, job, "residency.compute")["outcome"] == "unknown"
+    denied(world, world.submit(), "residency.compute")
 
 
-def test_data_that_nobody_tagged_is_denied(world: World) -> None:
+def test_untagged_data_is_denied(world):
     dataset = world.register_dataset(categories=[])
 
-    _denied(world, world.submit(dataset=dataset["id"]), "tagging.present")
+    denied(world, world.submit(dataset=dataset["id"]), "tagging.present")
 
 
-def test_health_data_on_a_service_without_a_valid_hds_certificate_is_denied(world: World) -> None:
+def test_personal_data_that_was_not_declared_is_denied(world):
+    row = {
+        "id": "1",
+        "group": "g",
+        "language": "en",
+        "messages": [
+            {"role": "user", "content": "write to jane.roe@hospital-berlin.de"},
+            {"role": "assistant", "content": "done"},
+        ],
+    }
+    path = world.folder / "data" / "mail.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    dataset = world.register_dataset(uri=path.as_uri())
+    assert dataset["categories_detected"] == ["personal"]
+
+    denied(world, world.submit(dataset=dataset["id"]), "tagging.covers-detected")
+    assert b"jane.roe" not in repr(world.entries()).encode()
+
+
+def test_health_data_on_a_service_without_a_certificate_is_denied(world):
     dataset = world.register_dataset(
-        categories=["health"],
+        categories=["health", "personal"],
         legal_basis="art6.1.e",
         art9_basis="art9.2.h",
-        dpia_reference="dpia-2026-07",
+        dpia_reference="DPIA-2026-7",
         data_subject_countries=["FR"],
     )
 
-    job = world.submit(
-        dataset=dataset["id"],
-        compute={
-            "provider": "ovhcloud",
-            "service": "ai-training",
-            "region": "GRA",
-            "flavor": "h100-1-gpu",
-            "gpus": 1,
-            "image": "registry.example/trainer@sha256:" + "0" * 64,
-        },
+    finding = denied(world, world.submit(dataset=dataset["id"]), "hds.certificate")
+
+    assert any("1111-8" in law["ref"] for law in finding["law"])
+
+
+def test_a_budget_below_the_estimate_is_denied(world):
+    denied(world, world.submit(budget_cents=0), "budget.limit")
+
+
+def test_a_prohibited_practice_is_denied(world):
+    job = world.submit(purpose__prohibited_practices=["art5.1.a"])
+
+    denied(world, job, "use.prohibited")
+
+
+def test_an_allowed_place_without_an_engine_is_refused_with_what_is_configured(world):
+    _ = world.dataset, world.base_model
+    before = world.counts()
+    answer = world.ask(
+        "POST",
+        "/v1/jobs",
+        body=world.job_body(
+            compute={
+                "provider": "ovhcloud",
+                "service": "ai-training",
+                "region": "GRA",
+                "flavor": "ai1-1-gpu",
+                "gpus": 1,
+                "image": "placet/trainer@sha256:" + "0" * 64,
+            },
+            budget_cents=10**6,
+        ),
     )
 
-    finding = _denied(world, job, "hds.certificate")
-    assert any("L.1111-8" in law["ref"] for law in finding["law"])
+    if answer.status == 422:
+        assert "own-site" in answer.problem["detail"]
+        assert world.counts() == before
+    else:
+        assert answer.json["state"] == "denied"
+
+
+def test_a_label_in_the_bucket_name_moves_nothing():
+    places = Places(
+        endpoints={"s3.bhs.io.cloud.ovh.net": ("ovhcloud", "object-storage", "bhs")},
+        countries={("ovhcloud", "bhs"): "CA", ("ovhcloud", "gra"): "FR"},
+        site_hosts=frozenset({"minio.ward.example"}),
+    )
+
+    assert places.of("https://s3.bhs.io.cloud.ovh.net/gra").country == "CA"
+    assert places.of("https://s3.bhs.io.cloud.ovh.net.evil.example").country is None
+    assert places.of("https://gra@s3.bhs.io.cloud.ovh.net").country == "CA"
+    assert places.of("https://S3.BHS.io.cloud.ovh.net").country == "CA"
+    assert places.of("https://minio.ward.example").provider == "own-site"
+    assert places.of("not a url").country is None
+
+
+def test_a_decision_explains_itself_in_six_languages(world):
+    job = world.submit(budget_cents=0)
+    texts = {
+        language: world.get(f"/v1/decisions/{job['decision']['id']}?language={language}")[
+            "findings"
+        ][0]["message"]
+        for language in ("en", "fr", "de", "es", "pt", "pl")
+    }
+
+    assert len(set(texts.values())) == 6
