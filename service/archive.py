@@ -5,7 +5,7 @@ from typing import Any
 from sqlmodel import Session
 
 from audit.canonical import digest, parse
-from service.tables import Document
+from service.log_tables import Document
 
 MAX_DOCUMENT_BYTES = 16_777_216
 

@@ -19,9 +19,9 @@ from policies.reference import Reference as ReferenceData
 from service.approvals import given_approvals
 from service.archive import load, parse_object
 from service.jobs import request_of
+from service.log_tables import AuditEntry
 from service.requests import DeploymentRequest, JobRequest
 from service.tables import (
-    AuditEntry,
     BaseModel,
     DatasetVersion,
     Deployment,

@@ -10,9 +10,10 @@ from audit.single import build as build_verifier
 from service.clock import Clock, seconds
 from service.ids import Prefix, new_id
 from service.ledger import Ledger
+from service.log_tables import Document
 from service.principals import Caller, Role
 from service.problems import NotFound, Unavailable
-from service.tables import Document, Export
+from service.tables import Export
 from service.transaction import Transactions
 
 _PRIVATE = "application/jwt"  # permits are bearer rights: entries name them by id only

@@ -30,7 +30,7 @@ from service.objects.routed import RoutedObjects
 from service.objects.s3 import Abilities, S3Account, S3Objects, probe
 from service.permits import Issuer
 from service.places import SITE, Place, Places
-from service.runs import RunContext
+from service.run_context import RunContext
 from service.serving import LocalServing
 from service.settings import Settings
 from service.tracking import Tracking

@@ -29,8 +29,8 @@ from audit.note import Checkpoint, open_note, parse_checkpoint, sign_checkpoint
 from audit.proof import write_proof
 from audit.tiles import TileReader, build_tiles
 from service.clock import Clock, seconds
+from service.log_tables import AuditEntry, LogHead, SignedCheckpoint
 from service.objects.protocol import ObjectMissingError, Objects
-from service.tables import AuditEntry, LogHead, SignedCheckpoint
 from service.transaction import SYSTEM, Transactions
 
 BATCH = 5_000

@@ -13,7 +13,7 @@ from service.clock import instant, seconds
 from service.ids import Prefix, new_id
 from service.principals import Caller
 from service.problems import NotFound
-from service.runs import RunContext
+from service.run_context import RunContext
 from service.tables import Job, ModelVersion, Run, RunProgress, StoredDecision
 from service.tracking import TrackingError
 from service.transaction import SYSTEM

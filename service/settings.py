@@ -37,6 +37,7 @@ class Settings(BaseSettings):
     )
     database_url: str = Field(
         default="",
+        repr=False,
         description="SQLAlchemy URL; `postgresql+psycopg://…` or `sqlite:///…`."
         " Default: SQLite in the data folder.",
     )
@@ -56,7 +57,9 @@ class Settings(BaseSettings):
         default="us-east-1", description="Region name that requests are signed for."
     )
     tracking_uri: str = Field(
-        default="", description="MLflow tracking URI. Default: SQLite in the data folder."
+        default="",
+        repr=False,
+        description="MLflow tracking URI. Default: SQLite in the data folder.",
     )
     origin: str = Field(
         default="placet.localhost/log",

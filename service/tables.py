@@ -2,7 +2,7 @@
 
 *Governed* tables carry `entry_id`: the audit entry that records the row's latest change. The
 migration adds triggers that refuse a governed write whose entry is not there (`entity` of the entry
-must be the row's own, see `ENTITY_SQL`), and that refuse to delete. Instants are text in one
+must be the row's own), and that refuse to delete. Instants are text in one
 spelling (``2026-11-30T20:00:00Z``), so they sort and are equal on both databases.
 """
 
@@ -15,28 +15,29 @@ from sqlalchemy import (
     Column,
     ForeignKey,
     Index,
-    Integer,
-    LargeBinary,
     Text,
     UniqueConstraint,
-    text,
 )
 from sqlalchemy.orm import declared_attr
 from sqlmodel import Field, SQLModel
 
+import service.log_tables  # noqa: F401 — `audit_entry` must be known before a key points at it
 from service.lifecycle import DeploymentState, JobState
 
-SQLModel.metadata.naming_convention = {
-    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "ck": "ck_%(table_name)s_%(constraint_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_name)s",
-    "pk": "pk_%(table_name)s",
-}
 
+class _Governed:
+    """What every governed row has: a version, and the name it has in entries.
 
-class _Versioned:
-    """A stale writer loses: UPDATE … WHERE version = what was read. `Transaction.record` counts."""
+    A stale writer loses: UPDATE … WHERE version = what was read. `Transaction.record` counts.
+    """
+
+    ENTITY: ClassVar[str]
+    id: str
+
+    @property
+    def entity(self) -> str:
+        """Name the row as entries do."""
+        return f"{self.ENTITY}:{self.id}"
 
     @declared_attr.directive
     @classmethod
@@ -58,90 +59,11 @@ def _states(values: type[JobState] | type[DeploymentState]) -> CheckConstraint:
     return CheckConstraint(f"state IN ({listed})", name="state")
 
 
-class AuditEntry(SQLModel, table=True):
-    """One entry: exact leaf bytes, and the index once the sequencer gave it one."""
-
-    __tablename__ = "audit_entry"
-    __table_args__ = (
-        Index(
-            "ix_audit_entry_pending",
-            "seq",
-            sqlite_where=text("idx IS NULL"),
-            postgresql_where=text("idx IS NULL"),
-        ),
-    )
-
-    seq: int | None = Field(
-        default=None,
-        sa_column=Column(
-            BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
-        ),
-    )
-    id: str = Field(sa_type=Text, unique=True)
-    entity: str = Field(sa_type=Text)
-    kind: str = Field(sa_type=Text)
-    at: str = Field(sa_type=Text)
-    body: bytes = Field(sa_type=LargeBinary)
-    leaf_hash: bytes = Field(sa_type=LargeBinary)
-    idx: int | None = Field(default=None, sa_type=BigInteger, unique=True, nullable=True)
-
-
-class LogHead(SQLModel, table=True):
-    """The sequencer's single row: how many entries have an index, and who may sequence."""
-
-    __tablename__ = "log_head"
-
-    id: int = Field(primary_key=True)
-    size: int = Field(sa_type=BigInteger)
-    epoch: int = Field(sa_type=BigInteger)
-
-
-class SignedCheckpoint(SQLModel, table=True):
-    """A checkpoint that was signed and published."""
-
-    __tablename__ = "checkpoint"
-
-    size: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
-    root: bytes = Field(sa_type=LargeBinary)
-    note: bytes = Field(sa_type=LargeBinary)
-    created_at: str = Field(sa_type=Text)
-
-
-class SealedValue(SQLModel, table=True):
-    """A personal value beside the log: AES-256-GCM under its subject's key; erasable."""
-
-    __tablename__ = "sealed_value"
-
-    entry_id: str = Field(sa_type=Text, primary_key=True)
-    field: str = Field(sa_type=Text, primary_key=True)
-    subject_key: str = Field(sa_type=Text, index=True)
-    sealed: bytes = Field(sa_type=LargeBinary)
-
-
-class SubjectKey(SQLModel, table=True):
-    """A data subject's key, wrapped by the installation's key-encryption key."""
-
-    __tablename__ = "subject_key"
-
-    subject: str = Field(sa_type=Text, primary_key=True)
-    wrapped: bytes = Field(sa_type=LargeBinary)
-
-
-class Document(SQLModel, table=True):
-    """A document that entries refer to by digest: spec, facts, decision, policy, report, card."""
-
-    __tablename__ = "document"
-
-    digest: str = Field(sa_type=Text, primary_key=True)
-    media_type: str = Field(sa_type=Text)
-    body: bytes = Field(sa_type=LargeBinary)
-
-
-class Principal(_Versioned, SQLModel, table=True):
+class Principal(_Governed, SQLModel, table=True):
     """Who may call. The name is personal data: it stays here and never enters the log."""
 
     __tablename__ = "principal"
-    ENTITY_SQL: ClassVar[str] = "'principal:' || {row}.id"
+    ENTITY: ClassVar[str] = "principal"
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
@@ -152,17 +74,12 @@ class Principal(_Versioned, SQLModel, table=True):
     teams: list[str] = Field(sa_type=JSON)
     disabled_at: str | None = Field(default=None, sa_type=Text)
 
-    @property
-    def entity(self) -> str:
-        """Name the row as entries do."""
-        return f"principal:{self.id}"
 
-
-class Token(_Versioned, SQLModel, table=True):
+class Token(_Governed, SQLModel, table=True):
     """A bearer token, stored as the SHA-256 of its secret."""
 
     __tablename__ = "token"
-    ENTITY_SQL: ClassVar[str] = "'token:' || {row}.id"
+    ENTITY: ClassVar[str] = "token"
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
@@ -172,17 +89,12 @@ class Token(_Versioned, SQLModel, table=True):
     expires_at: str = Field(sa_type=Text)
     revoked_at: str | None = Field(default=None, sa_type=Text)
 
-    @property
-    def entity(self) -> str:
-        """Name the row as entries do."""
-        return f"token:{self.id}"
 
-
-class DatasetVersion(_Versioned, SQLModel, table=True):
+class DatasetVersion(_Governed, SQLModel, table=True):
     """An immutable manifest of objects with digests, and what was declared and detected."""
 
     __tablename__ = "dataset_version"
-    ENTITY_SQL: ClassVar[str] = "'dataset:' || {row}.id"
+    ENTITY: ClassVar[str] = "dataset"
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
@@ -205,17 +117,12 @@ class DatasetVersion(_Versioned, SQLModel, table=True):
     detection: dict[str, Any] = Field(sa_type=JSON)
     declared: dict[str, Any] = Field(sa_type=JSON)
 
-    @property
-    def entity(self) -> str:
-        """Name the row as entries do."""
-        return f"dataset:{self.id}"
 
-
-class BaseModel(_Versioned, SQLModel, table=True):
+class BaseModel(_Governed, SQLModel, table=True):
     """A base model: its files by digest, its licence, what is known of its training."""
 
     __tablename__ = "base_model"
-    ENTITY_SQL: ClassVar[str] = "'base_model:' || {row}.id"
+    ENTITY: ClassVar[str] = "base_model"
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
@@ -228,18 +135,13 @@ class BaseModel(_Versioned, SQLModel, table=True):
     num_parameters: int = Field(sa_type=BigInteger)
     declared: dict[str, Any] = Field(sa_type=JSON)
 
-    @property
-    def entity(self) -> str:
-        """Name the row as entries do."""
-        return f"base_model:{self.id}"
 
-
-class Job(_Versioned, SQLModel, table=True):
+class Job(_Governed, SQLModel, table=True):
     """A fine-tune that was asked for."""
 
     __tablename__ = "job"
+    ENTITY: ClassVar[str] = "job"
     __table_args__ = (_states(JobState), Index("ix_job_team_id", "team", "id"))
-    ENTITY_SQL: ClassVar[str] = "'job:' || {row}.id"
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
@@ -256,18 +158,12 @@ class Job(_Versioned, SQLModel, table=True):
     decision_id: str | None = Field(default=None, sa_type=Text)
     reason_code: str | None = Field(default=None, sa_type=Text)
 
-    @property
-    def entity(self) -> str:
-        """Name the row as entries do."""
-        return f"job:{self.id}"
 
-
-class StoredDecision(_Versioned, SQLModel, table=True):
+class StoredDecision(_Governed, SQLModel, table=True):
     """One gate decision about a job or a deployment; the record itself is a document."""
 
     __tablename__ = "decision"
     __table_args__ = (Index("ix_decision_subject", "subject_kind", "subject_id"),)
-    ENTITY_SQL: ClassVar[str] = "{row}.subject_kind || ':' || {row}.subject_id"
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
@@ -286,11 +182,11 @@ class StoredDecision(_Versioned, SQLModel, table=True):
 
     @property
     def entity(self) -> str:
-        """Name the row as entries do."""
+        """Name the subject: the entry is about it."""
         return f"{self.subject_kind}:{self.subject_id}"
 
 
-class Approval(_Versioned, SQLModel, table=True):
+class Approval(_Governed, SQLModel, table=True):
     """One officer's yes or no, bound to one decision record."""
 
     __tablename__ = "approval"
@@ -298,7 +194,6 @@ class Approval(_Versioned, SQLModel, table=True):
         UniqueConstraint("decision_id", "approver_id"),
         CheckConstraint("outcome IN ('given', 'refused')", name="outcome"),
     )
-    ENTITY_SQL: ClassVar[str] = "{row}.subject_kind || ':' || {row}.subject_id"
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
@@ -313,15 +208,14 @@ class Approval(_Versioned, SQLModel, table=True):
 
     @property
     def entity(self) -> str:
-        """Name the row as entries do."""
+        """Name the subject: the entry is about it."""
         return f"{self.subject_kind}:{self.subject_id}"
 
 
-class Run(_Versioned, SQLModel, table=True):
+class Run(_Governed, SQLModel, table=True):
     """What the engine does for one job, under one permit."""
 
     __tablename__ = "run"
-    ENTITY_SQL: ClassVar[str] = "'job:' || {row}.job_id"
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
@@ -339,7 +233,7 @@ class Run(_Versioned, SQLModel, table=True):
 
     @property
     def entity(self) -> str:
-        """Name the row as entries do."""
+        """Name the job: the entry is about it."""
         return f"job:{self.job_id}"
 
 
@@ -357,11 +251,11 @@ class RunProgress(SQLModel, table=True):
     tracking_error: str | None = Field(default=None, sa_type=Text)
 
 
-class ModelVersion(_Versioned, SQLModel, table=True):
+class ModelVersion(_Governed, SQLModel, table=True):
     """What a successful run produced: artefacts by digest, and where MLflow mirrors them."""
 
     __tablename__ = "model_version"
-    ENTITY_SQL: ClassVar[str] = "'model_version:' || {row}.id"
+    ENTITY: ClassVar[str] = "model_version"
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
@@ -375,18 +269,13 @@ class ModelVersion(_Versioned, SQLModel, table=True):
     mlflow_run_id: str | None = Field(default=None, sa_type=Text)
     mlflow_version: str | None = Field(default=None, sa_type=Text)
 
-    @property
-    def entity(self) -> str:
-        """Name the row as entries do."""
-        return f"model_version:{self.id}"
 
-
-class Deployment(_Versioned, SQLModel, table=True):
+class Deployment(_Governed, SQLModel, table=True):
     """A model version that people are to use, and the documents that go with it."""
 
     __tablename__ = "deployment"
+    ENTITY: ClassVar[str] = "deployment"
     __table_args__ = (_states(DeploymentState),)
-    ENTITY_SQL: ClassVar[str] = "'deployment:' || {row}.id"
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
@@ -403,11 +292,6 @@ class Deployment(_Versioned, SQLModel, table=True):
     card_digest: str | None = Field(default=None, sa_type=Text)
     transparency_digest: str | None = Field(default=None, sa_type=Text)
     reason_code: str | None = Field(default=None, sa_type=Text)
-
-    @property
-    def entity(self) -> str:
-        """Name the row as entries do."""
-        return f"deployment:{self.id}"
 
 
 class EndpointState(SQLModel, table=True):
@@ -433,11 +317,11 @@ class IdempotencyRecord(SQLModel, table=True):
     created_at: str = Field(sa_type=Text)
 
 
-class Export(_Versioned, SQLModel, table=True):
+class Export(_Governed, SQLModel, table=True):
     """A bundle that was handed out; the entry `evidence.exported` records it."""
 
     __tablename__ = "export"
-    ENTITY_SQL: ClassVar[str] = "'export:' || {row}.id"
+    ENTITY: ClassVar[str] = "export"
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
@@ -445,11 +329,6 @@ class Export(_Versioned, SQLModel, table=True):
     created_at: str = Field(sa_type=Text)
     created_by: str = Field(sa_type=Text, foreign_key="principal.id")
     num_entries: int = Field(sa_type=BigInteger)
-
-    @property
-    def entity(self) -> str:
-        """Name the row as entries do."""
-        return f"export:{self.id}"
 
 
 Governed = (

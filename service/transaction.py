@@ -12,7 +12,7 @@ an exception none of it. A refusal that must leave a trace is a committed state,
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.keywrap import aes_key_unwrap, aes_key_wrap
 from sqlalchemy import Engine, insert
@@ -26,7 +26,8 @@ from audit.merkle import leaf_hash
 from service.clock import Clock, millis
 from service.database import READ_ONLY
 from service.ids import Prefix, new_id
-from service.tables import AuditEntry, Document, Governed, SealedValue, SubjectKey
+from service.log_tables import AuditEntry, Document, SealedValue, SubjectKey
+from service.tables import Governed
 
 SYSTEM = Actor(kind="service", ref="placet", auth="internal")
 
@@ -160,7 +161,7 @@ class Transactions:
     engine: Engine
     origin: str
     clock: Clock
-    seal_key: bytes
+    seal_key: bytes = field(repr=False)
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:

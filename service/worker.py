@@ -11,7 +11,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import col, select
 
-from service import deployments, models, runs
+from service import hosting, models, runs
 from service.approvals import expire
 from service.clock import seconds
 from service.engines.protocol import EngineError
@@ -94,11 +94,11 @@ class Worker:
         for deployment_id in self._overdue(Deployment):
             self._step(self._expire_deployment, deployment_id)
         for deployment_id in self._deployments(DeploymentState.APPROVED):
-            self._step(lambda one: deployments.advance(context, one), deployment_id)
+            self._step(lambda one: hosting.advance(context, one), deployment_id)
         for deployment_id in self._deployments(DeploymentState.ACTIVE):
-            self._step(lambda one: deployments.watch(context, one), deployment_id)
+            self._step(lambda one: hosting.watch(context, one), deployment_id)
         for deployment_id in self._orphaned_endpoints():
-            self._step(lambda one: deployments.stop_endpoint(context, one), deployment_id)
+            self._step(lambda one: hosting.stop_endpoint(context, one), deployment_id)
 
     def _loop(self, name: str, once: Callable[[], None]) -> None:
         while not self._stop.wait(self._installation.settings.worker_interval_s):

@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from fakes import FakeEngine
 from sqlalchemy import text
 from sqlmodel import select
 
 import service.installation
 from audit.event import Event, from_bytes
-from fakes import FakeEngine
 from policies.load import load_policy, load_reference
 from service.app import create_app
 from service.installation import Installation, build
+from service.log_tables import AuditEntry
 from service.principals import Role, create_principal, issue_token
 from service.schema import migrate
 from service.serving import Endpoint, ServingObservation, ServingState
 from service.settings import Settings
-from service.tables import AuditEntry
 from service.tracking import TrackingError
 from service.worker import Worker
 

@@ -1,5 +1,6 @@
 """Model versions, deployments, their documents, and the gateway in front of the model."""
 
+import json
 from typing import Any
 
 import httpx
@@ -16,6 +17,7 @@ from service.api.http import (
     CreationKey,
     Limit,
     SeenVersion,
+    StrictRequest,
     StrictRoute,
     Wired,
     cursor,
@@ -27,7 +29,7 @@ from service.approvals import Outcome, decide_on
 from service.archive import load
 from service.clock import seconds
 from service.lifecycle import DeploymentState
-from service.problems import Conflict, EngineUnavailable, NotFound
+from service.problems import Conflict, EngineUnavailable, NotFound, field_problem
 from service.requests import DecisionRequest, DeploymentRequest
 from service.tables import Deployment, EndpointState, ModelVersion, StoredDecision
 
@@ -234,7 +236,9 @@ def public_transparency(deployment_id: str, wired: Wired) -> HTMLResponse:
     tags=["gateway"],
     summary="Ask the model",
 )
-async def chat(deployment_id: str, request: Request, wired: Wired, who: Authenticated) -> Response:
+async def chat(
+    deployment_id: str, request: StrictRequest, wired: Wired, who: Authenticated
+) -> Response:
     """Pass an OpenAI-compatible chat request to the deployed model, and say that it is AI.
 
     Only an active deployment answers. `AI-Disclosure` and `Link: rel="transparency"` name the
@@ -245,16 +249,19 @@ async def chat(deployment_id: str, request: Request, wired: Wired, who: Authenti
         endpoint = session.get(EndpointState, deployment_id)
     if row.state != DeploymentState.ACTIVE or endpoint is None or endpoint.port is None:
         raise Conflict(f"the deployment is `{row.state}`; only an active one answers")
-    body = await request.json()
+    body = await request.foreign_json()
     if not isinstance(body, dict):
-        raise Conflict("the body must be a JSON object with `messages`")
+        raise field_problem("", "expected a JSON object with `messages`")
+    if body.get("stream"):
+        raise field_problem("/stream", "answers are not streamed here; leave it out or send false")
     body["model"] = row.name
-    body["stream"] = False
     url = f"http://127.0.0.1:{endpoint.port}/v1/chat/completions"
     try:
         # No proxy of the environment: what people write stays on this machine.
         async with httpx.AsyncClient(timeout=_ANSWER_SECONDS, trust_env=False) as client:
-            answer = await client.post(url, json=body)
+            answer = await client.post(
+                url, content=json.dumps(body), headers={"Content-Type": "application/json"}
+            )
     except httpx.HTTPError as error:
         raise EngineUnavailable(
             f"the endpoint does not answer ({type(error).__name__}); try again, or look at"

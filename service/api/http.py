@@ -1,6 +1,8 @@
 """How HTTP is spoken here: strict JSON, problems, conditions, idempotency, pages."""
 
 import base64
+import json
+import math
 import re
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -59,9 +61,39 @@ class StrictRequest(Request):
         except CanonicalError as error:
             raise HTTPException(400, f"the body is no strict JSON: {error}") from error
 
+    async def foreign_json(self) -> Any:
+        """Read a body of a protocol that is not ours, where numbers may be decimal.
+
+        Raises:
+            BadRequest: malformed, a duplicate key, or a number that is none (NaN, Infinity).
+        """
+        try:
+            return json.loads(
+                await self.body(),
+                object_pairs_hook=_each_key_once,
+                parse_constant=_finite,
+                parse_float=_finite,
+            )
+        except (ValueError, RecursionError) as error:
+            raise BadRequest(f"the body is no JSON: {str(error)[:120]}") from error
+
     @property
     def _limit(self) -> int:
         return int(self.app.state.installation.max_body_bytes)
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("an object has a duplicate key")
+    return members
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"`{text[:20]}` is no number")
+    return number
 
 
 class StrictRoute(APIRoute):

@@ -19,11 +19,12 @@ from service.api.http import (
     page,
 )
 from service.ledger import entry_json
+from service.log_tables import AuditEntry, SignedCheckpoint
 from service.objects.protocol import ObjectMissingError
 from service.principals import Role
 from service.problems import BadRequest, NotFound
 from service.requests import ExportRequest
-from service.tables import AuditEntry, Export, SignedCheckpoint
+from service.tables import Export
 
 router = APIRouter(route_class=StrictRoute)
 published = APIRouter()

@@ -13,7 +13,7 @@ from audit.merkle import leaf_hash, root
 from audit.note import open_note, parse_checkpoint
 from audit.proof import check_proof
 from service.ledger import ForkError, RolledBackError
-from service.tables import AuditEntry, LogHead
+from service.log_tables import AuditEntry, LogHead
 from service.transaction import SYSTEM
 
 WRITERS = 8

@@ -8,9 +8,10 @@ from sqlmodel import select
 from audit.canonical import digest
 from service import runs
 from service.engines.protocol import EngineError, Observation, RunState
+from service.log_tables import Document
 from service.objects.protocol import ObjectStoreError
 from service.permits import verify
-from service.tables import Document, Job, Run, StoredDecision
+from service.tables import Job, Run, StoredDecision
 from service.worker import Worker
 
 
