@@ -126,6 +126,7 @@ class FakeHost:
 
     def stop(self, ref: str) -> None:
         self.stopped.append(ref)
+        self.state = ServingState.STOPPED
 
 
 @dataclass

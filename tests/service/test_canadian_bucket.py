@@ -67,6 +67,7 @@ def test_data_behind_the_canadian_endpoint_is_denied_whatever_its_label(
         s3_region="bhs",
         s3_access_key=s3_account.access_key,
         s3_secret_key=s3_account.secret_key,
+        source_buckets=(bucket,),
     )
     dataset = world.register_dataset(name="gra-help", uri=f"s3://{bucket}/gra")
 
