@@ -189,6 +189,7 @@ KINDS: Mapping[EventKind, Kind] = {
         "job",
         run=identifier("run"),
         permit=identifier("prm"),
+        permit_digest=_digest,
         document=_digest,
         spec=_digest,
         dataset=_dataset,

@@ -154,11 +154,22 @@ def _add_problems(app: FastAPI, installation: Installation) -> None:
         app.add_exception_handler(kind, answer)
 
 
-def _problem_of(error: Exception) -> Problem:
+def _is_taken(error: IntegrityError) -> bool:
+    """Say whether a unique key was taken; PostgreSQL says 23505, SQLite only says it in words."""
+    state = getattr(error.orig, "sqlstate", None)
+    return state == "23505" or "UNIQUE constraint failed" in str(error.orig)
+
+
+def _problem_of(error: Exception) -> Problem:  # noqa: PLR0911 — one answer for each kind
     match error:
-        case StaleDataError() | IntegrityError():  # the latter: two requests with one new key
-            logger.info("request.raced", error=type(error).__name__)
+        case StaleDataError():
             return Conflict("somebody changed it at the same moment; read it again")
+        case IntegrityError() if _is_taken(error):
+            return Conflict("another request with the same key came first; send yours again")
+        case IntegrityError():
+            # A guard of the database held: our bug, and an alarm, never the caller's race.
+            logger.critical("database.guard_held", error=str(error.orig)[:200])
+            return Problem("our bug; tell the operator the instance id")
         case DataError():
             logger.info("request.unstorable", error=type(error).__name__)
             return BadRequest("a value holds a NUL or too large a number; correct it")

@@ -63,17 +63,14 @@ def decide_on(
     """Record one officer's decision and move the subject when that settles it.
 
     Raises:
-        Forbidden: not an officer, or none of the roles still needed.
+        Forbidden: not a person, not an officer, or none of the roles still needed.
         SelfApproval: the officer asked for it.
         PreconditionFailed: the subject changed since the officer read it.
         IllegalState: nothing is to be decided, or the gate's decision expired.
         Conflict: this officer decided already.
         Unprocessable: a refusal without a reason.
     """
-    caller.require(Role.OFFICER)
-    asked_by = subject.submitted_by if isinstance(subject, Job) else subject.requested_by
-    if asked_by == caller.id:
-        raise SelfApproval("you asked for this yourself; another officer must decide")
+    _check_decider(caller, subject)
     check_version(subject, expected_version)
     if subject.state != "awaiting_approval" or subject.decision_id is None:
         raise IllegalState(f"it is `{subject.state}`; only what awaits approval can be decided")
@@ -113,6 +110,16 @@ def decide_on(
         private={"reason": reason} if reason else None,
     )
     return row
+
+
+def _check_decider(caller: Caller, subject: Subject) -> None:
+    """Refuse whoever is no person, no officer, or asked for it."""
+    caller.require(Role.OFFICER)
+    if caller.kind != "human":
+        raise Forbidden("a service account cannot decide; a person has to")
+    asked_by = subject.submitted_by if isinstance(subject, Job) else subject.requested_by
+    if asked_by == caller.id:
+        raise SelfApproval("you asked for this yourself; another officer must decide")
 
 
 def expire(tx: Transaction, subject: Subject) -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sqlmodel import select
+from sqlmodel import col, select
 
 from audit.bundle import write_bundle
 from audit.event import EventKind
@@ -10,13 +10,13 @@ from audit.single import build as build_verifier
 from service.clock import Clock, seconds
 from service.ids import Prefix, new_id
 from service.ledger import Ledger
-from service.log_tables import Document
+from service.log_tables import Document, SignedCheckpoint
 from service.principals import Caller, Role
 from service.problems import NotFound, Unavailable
-from service.tables import Export
+from service.tables import Export, Run
 from service.transaction import Transactions
 
-_PRIVATE = "application/jwt"  # permits are bearer rights: entries name them by id only
+_PERMIT = "application/jwt"
 
 
 def export(
@@ -38,11 +38,7 @@ def export(
         Unavailable: nothing can be signed now.
     """
     caller.require(Role.AUDITOR, Role.ADMIN, Role.OFFICER)
-    ledger.sequence()
-    ledger.publish()
-    before = ledger.latest()
-    if before is None:
-        raise Unavailable("the log has no checkpoint yet; try again in a few seconds")
+    before = _published(ledger)
     with transactions.write() as tx:
         row = Export(
             id=new_id(Prefix.EXPORT),
@@ -62,16 +58,7 @@ def export(
                 "recipient_kind": recipient,
             },
         )
-    ledger.sequence()
-    ledger.publish()
-    checkpoint = ledger.latest()
-    if checkpoint is None:
-        raise Unavailable("the log has no checkpoint yet; try again in a few seconds")
-    with transactions.read() as session:
-        documents = {
-            item.digest: item.body
-            for item in session.exec(select(Document).where(Document.media_type != _PRIVATE))
-        }
+    checkpoint = _published(ledger)
     folder.mkdir(parents=True, exist_ok=True)
     path = bundle_path(folder, row.id)
     staged = path.with_suffix(".part")
@@ -80,7 +67,7 @@ def export(
             out,
             checkpoint=checkpoint.note,
             tiles=ledger.read,
-            objects=documents,
+            objects=_documents(transactions),
             signer=ledger.signers[0],
             verifier=build_verifier(),
             manifest_fields={"export": row.id, "recipient_kind": recipient},
@@ -88,6 +75,30 @@ def export(
         )
     staged.replace(path)
     return row
+
+
+def _published(ledger: Ledger) -> SignedCheckpoint:
+    """Publish what is there, and return the checkpoint over it."""
+    ledger.sequence()
+    ledger.publish()
+    checkpoint = ledger.latest()
+    if checkpoint is None:
+        raise Unavailable("the log has no checkpoint yet; try again in a few seconds")
+    return checkpoint
+
+
+def _documents(transactions: Transactions) -> dict[str, bytes]:
+    """Read every document that may be handed out.
+
+    A permit is a bearer right until its run is over; until then the bundle lists it as missing.
+    """
+    with transactions.read() as session:
+        used = set(session.exec(select(Run.permit_digest).where(col(Run.outcome).is_not(None))))
+        return {
+            item.digest: item.body
+            for item in session.exec(select(Document))
+            if item.media_type != _PERMIT or item.digest in used
+        }
 
 
 def bundle_path(folder: Path, export_id: str) -> Path:

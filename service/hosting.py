@@ -27,7 +27,7 @@ from service.objects.protocol import (
 )
 from service.serving import ServingState
 from service.tables import Deployment, EndpointState, ModelVersion, Run, StoredDecision
-from service.transaction import SYSTEM
+from service.transaction import SYSTEM, Transaction
 
 log = structlog.get_logger(__name__)
 
@@ -62,12 +62,17 @@ def watch(context: DeploymentContext, deployment_id: str) -> None:
 
 
 def stop_endpoint(context: DeploymentContext, deployment_id: str) -> None:
-    """Stop the endpoint of a deployment that must not answer any more."""
+    """Stop the endpoint of a deployment that must not answer any more.
+
+    The wish is asserted again in each pass until the endpoint is seen to be gone.
+    """
     with context.transactions.read() as session:
         endpoint = session.get(EndpointState, deployment_id)
     if endpoint is None or endpoint.ref is None:
         return
     context.host.stop(endpoint.ref)
+    if context.host.observe(endpoint.ref).state not in {ServingState.STOPPED, ServingState.FAILED}:
+        return
     with context.transactions.write() as tx:
         stopped = tx.session.get_one(EndpointState, deployment_id)
         stopped.ref, stopped.port = None, None
@@ -177,6 +182,9 @@ def _activate(context: DeploymentContext, deployment_id: str) -> None:
         if row.state != DeploymentState.APPROVED:
             return
         decision = tx.session.get_one(StoredDecision, row.decision_id)
+        if decision.expires_at <= now:
+            expire(tx, row)
+            return
         issued = papers.issue(
             tx.session,
             row,
@@ -186,27 +194,7 @@ def _activate(context: DeploymentContext, deployment_id: str) -> None:
         )
         row.card_digest = tx.keep(issued.card)
         row.transparency_digest = tx.keep(issued.transparency)
-        for kind, name, body, counted in (
-            (EventKind.CARD_ISSUED, "card", row.card_digest, issued.card_completeness),
-            (
-                EventKind.TRANSPARENCY_ISSUED,
-                "transparency",
-                row.transparency_digest,
-                issued.transparency_completeness,
-            ),
-        ):
-            tx.record(
-                kind,
-                row,
-                actor=SYSTEM,
-                data={
-                    name: body,
-                    "deployment": row.id,
-                    "measured": counted.measured,
-                    "declared": counted.declared,
-                    "missing": counted.missing,
-                },
-            )
+        _record_documents(tx, row, issued)
         state, kind = lifecycle.follow(
             lifecycle.DEPLOYMENT, DeploymentState(row.state), DeploymentMove.ACTIVATE
         )
@@ -221,5 +209,30 @@ def _activate(context: DeploymentContext, deployment_id: str) -> None:
                 "record": decision.record_digest,
                 "card": row.card_digest,
                 "transparency": row.transparency_digest,
+            },
+        )
+
+
+def _record_documents(tx: Transaction, row: Deployment, issued: papers.Issued) -> None:
+    """Record that both documents were issued, and how complete they are."""
+    for kind, name, body, counted in (
+        (EventKind.CARD_ISSUED, "card", row.card_digest, issued.card_completeness),
+        (
+            EventKind.TRANSPARENCY_ISSUED,
+            "transparency",
+            row.transparency_digest,
+            issued.transparency_completeness,
+        ),
+    ):
+        tx.record(
+            kind,
+            row,
+            actor=SYSTEM,
+            data={
+                name: body,
+                "deployment": row.id,
+                "measured": counted.measured,
+                "declared": counted.declared,
+                "missing": counted.missing,
             },
         )

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -35,6 +35,8 @@ from service.serving import LocalServing
 from service.settings import Settings
 from service.tracking import Tracking
 from service.transaction import Transactions
+
+_MERGE_SECONDS = 1800
 
 
 @dataclass(frozen=True)
@@ -89,15 +91,7 @@ def build(settings: Settings, *, clock: Clock = system_clock) -> Installation:
         reference=reference,
         approval_hours=settings.approval_hours,
     )
-    ledger = Ledger(
-        engine=database,
-        objects=objects,
-        prefix=f"{settings.objects}/log",
-        origin=settings.origin,
-        signers=_signers(settings),
-        guard=Guard(settings.guard),
-        clock=clock,
-    )
+    ledger = _ledger(settings, database, objects, clock)
     storage = _storage(settings, places)
     engine, issuer = _local_engine(settings)
     jobs = JobContext(
@@ -109,33 +103,8 @@ def build(settings: Settings, *, clock: Clock = system_clock) -> Installation:
         manifests=f"{settings.objects}/manifests",
         site_price=settings.site_price_cents_per_hour,
     )
-    runs = RunContext(
-        transactions=transactions,
-        jobs=jobs,
-        engines={SITE[0]: engine},
-        issuer=issuer,
-        issuer_name=settings.origin,
-        objects=objects,
-        outputs=f"{settings.objects}/runs",
-        permit_minutes=settings.permit_minutes,
-        environment=_storage_environment(settings),
-        tracking=Tracking(
-            settings.tracking,
-            artifact_root=None if settings.tracking_uri else (home / "mlflow").as_uri(),
-        ),
-    )
-    deployments = DeploymentContext(
-        transactions=transactions,
-        gate=gate,
-        clock=clock,
-        objects=objects,
-        sources=sources,
-        storage=storage,
-        host=LocalServing(home / "serving", threads=settings.trainer_threads),
-        merge=_merge,
-        folder=home / "merged",
-        origin=settings.origin,
-    )
+    runs = _runs(settings, transactions, objects, jobs, engine=engine, issuer=issuer)
+    deployments = _deployments(settings, runs, sources=sources, clock=clock)
     return Installation(
         settings=settings,
         clock=clock,
@@ -149,6 +118,61 @@ def build(settings: Settings, *, clock: Clock = system_clock) -> Installation:
         jobs=jobs,
         runs=runs,
         deployments=deployments,
+    )
+
+
+def _ledger(settings: Settings, database: Database, objects: Objects, clock: Clock) -> Ledger:
+    return Ledger(
+        engine=database,
+        objects=objects,
+        prefix=f"{settings.objects}/log",
+        origin=settings.origin,
+        signers=_signers(settings),
+        guard=Guard(settings.guard),
+        clock=clock,
+    )
+
+
+def _runs(
+    settings: Settings,
+    transactions: Transactions,
+    objects: Objects,
+    jobs: JobContext,
+    *,
+    engine: LocalEngine,
+    issuer: Issuer,
+) -> RunContext:
+    return RunContext(
+        transactions=transactions,
+        jobs=jobs,
+        engines={SITE[0]: engine},
+        issuer=issuer,
+        issuer_name=settings.origin,
+        objects=objects,
+        outputs=f"{settings.objects}/runs",
+        permit_minutes=settings.permit_minutes,
+        environment=_storage_environment(settings),
+        tracking=Tracking(
+            settings.tracking,
+            artifact_root=None if settings.tracking_uri else (settings.home / "mlflow").as_uri(),
+        ),
+    )
+
+
+def _deployments(
+    settings: Settings, runs: RunContext, *, sources: Objects, clock: Clock
+) -> DeploymentContext:
+    return DeploymentContext(
+        transactions=runs.transactions,
+        gate=runs.jobs.gate,
+        clock=clock,
+        objects=runs.objects,
+        sources=sources,
+        storage=runs.jobs.storage,
+        host=LocalServing(settings.home / "serving", threads=settings.trainer_threads),
+        merge=_merge,
+        folder=settings.home / "merged",
+        origin=settings.origin,
     )
 
 
@@ -178,9 +202,17 @@ def _merge(*, base: Path, adapter: Path, out: Path) -> None:
         "PYTHONPATH": str(Path(trainer.__file__).parent.parent),
         "HF_HUB_OFFLINE": "1",
     }
-    done = subprocess.run(  # noqa: S603 — a constant program; the paths are our own
-        command, env=environment, capture_output=True, text=True, timeout=1800, check=False
-    )
+    try:
+        done = subprocess.run(  # noqa: S603 — a constant program; the paths are our own
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_MERGE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MergeError(f"`trainer export` took over {_MERGE_SECONDS} s") from error
     if done.returncode:
         raise MergeError(f"`trainer export` ended with {done.returncode}: {done.stderr[-500:]}")
     staged.replace(out)
@@ -225,7 +257,8 @@ def _places(reference: Reference, settings: Settings) -> Places:
 def _objects(settings: Settings) -> Objects:
     """Open what we write to: outputs, manifests, the published log."""
     if settings.objects.startswith("s3://"):
-        return RoutedObjects({"s3": _s3(settings)})
+        bucket = settings.objects.removeprefix("s3://").partition("/")[0]
+        return RoutedObjects({"s3": _s3(settings, frozenset({bucket}))})
     root = Path(unquote(urlsplit(settings.objects).path))
     root.mkdir(parents=True, exist_ok=True)
     return RoutedObjects({"file": FileObjects([root])})
@@ -237,20 +270,22 @@ def _sources(settings: Settings) -> Objects:
     if settings.object_roots:
         stores["file"] = FileObjects([Path(root) for root in settings.object_roots])
     if settings.s3_endpoint:
-        stores["s3"] = _s3(settings)
+        stores["s3"] = _s3(settings, frozenset(settings.source_buckets))
     return RoutedObjects(stores)
 
 
-def _s3(settings: Settings) -> S3Objects:
+def _s3(settings: Settings, buckets: frozenset[str]) -> S3Objects:
     account = S3Account(
         endpoint=settings.s3_endpoint,
         region=settings.s3_region,
         access_key=settings.s3_access_key,
         secret_key=settings.s3_secret_key.get_secret_value(),
+        buckets=buckets,
     )
     abilities = Abilities()
     if settings.objects.startswith("s3://"):
-        abilities = probe(account, settings.objects.removeprefix("s3://").partition("/")[0])
+        bucket = settings.objects.removeprefix("s3://").partition("/")[0]
+        abilities = probe(replace(account, buckets=None), bucket)
     return S3Objects(account, abilities)
 
 

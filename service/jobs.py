@@ -72,6 +72,30 @@ def submit(
         raise field_problem("/base_model", "no such base model; register it first")
     if request.compute.provider == SITE[0] and request.compute.image is not None:
         raise field_problem("/compute/image", "our own code runs on the own site; leave it null")
+    job = _recorded(tx, caller, request=request, dataset=dataset, base=base, context=context)
+    known = facts_of(request, job, dataset, base, context)
+    decision, _ = context.gate.decide(tx, job, known, now=context.clock())
+    provider = request.compute.provider
+    if decision.verdict != "deny" and provider not in context.engines:
+        configured = ", ".join(sorted(context.engines)) or "none"
+        raise field_problem(
+            "/compute/provider",
+            f"the gate would allow it, but no engine is configured for `{provider}` here;"
+            f" configured: {configured}",
+        )
+    return job, decision
+
+
+def _recorded(
+    tx: Transaction,
+    caller: Caller,
+    *,
+    request: JobRequest,
+    dataset: DatasetVersion,
+    base: BaseModel,
+    context: JobContext,
+) -> Job:
+    """Resolve the request to exact bytes, keep them, and record the job."""
     spec = training_spec(request, dataset, base, manifests=context.manifests).to_bytes()
     job_id = new_id(Prefix.JOB)
     document = canonical(
@@ -110,17 +134,7 @@ def submit(
             "team": job.team,
         },
     )
-    known = facts_of(request, job, dataset, base, context)
-    decision, _ = context.gate.decide(tx, job, known, now=context.clock())
-    provider = request.compute.provider
-    if decision.verdict != "deny" and provider not in context.engines:
-        configured = ", ".join(sorted(context.engines)) or "none"
-        raise field_problem(
-            "/compute/provider",
-            f"the gate would allow it, but no engine is configured for `{provider}` here;"
-            f" configured: {configured}",
-        )
-    return job, decision
+    return job
 
 
 def facts_of(

@@ -15,7 +15,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,7 @@ class Ledger:
     objects: Objects
     prefix: str
     origin: str
-    signers: Sequence[Signer]
+    signers: Sequence[Signer] = field(repr=False)
     guard: Guard
     clock: Clock
 

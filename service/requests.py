@@ -150,7 +150,10 @@ class DecisionRequest(_Closed):
 
 
 class Contact(_Closed):
-    """Who answers for a deployed system; shown to its users."""
+    """Who answers for a deployed system: an organisation and its functional address.
+
+    Both are published and enter documents that are never deleted: no person's name or mailbox.
+    """
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     contact: Annotated[str, StringConstraints(min_length=3, max_length=200)]
@@ -180,7 +183,9 @@ class DeploymentRequest(_Closed):
     oversight: Annotated[str, StringConstraints(max_length=2000)] = Field(
         default="", description="Human oversight measures (AI Act Art. 14, 26)."
     )
-    oversight_contact: Annotated[str, StringConstraints(max_length=200)] = ""
+    oversight_contact: Annotated[str, StringConstraints(max_length=200)] = Field(
+        default="", description="Functional address, for instance `ai-office@…`; never a person's."
+    )
     notices: dict[Language, Annotated[str, StringConstraints(min_length=10, max_length=500)]] = (
         Field(
             default_factory=dict,

@@ -1,7 +1,7 @@
 """What running jobs needs from the installation, and the one run of a job that is open."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlmodel import Session, select
 
@@ -41,7 +41,7 @@ class RunContext:
     objects: Objects
     outputs: str
     permit_minutes: int
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     tracking: Tracking
 
 

@@ -8,6 +8,8 @@ Each step commits before it asks the outside for anything, and can be repeated a
             ─ finish: fetch the report, hash the artefacts again, compare, record
 """
 
+from collections.abc import Mapping
+
 import structlog
 from sqlmodel import Session
 
@@ -74,6 +76,7 @@ def dispatch(context: RunContext, job_id: str) -> str | None:
         run = _permitted_run(
             context, tx, job, request=request, decision=decision, dataset=dataset, base=base
         )
+        tx.session.add(RunProgress(run_id=run.id))
         return run.id
 
 
@@ -114,39 +117,25 @@ def _permitted_run(
     """Issue the permit and record run, permit and move as one entry."""
     now = context.jobs.clock()
     run_id, permit_id = new_id(Prefix.RUN), new_id(Prefix.PERMIT)
-    output = f"{context.outputs}/{run_id}"
-    issued = int(now.timestamp())
-    permit = context.issuer.issue(
-        {
-            "iss": context.issuer_name,
-            "aud": "placet-trainer",
-            "sub": run_id,
-            "jti": permit_id,
-            "iat": issued,
-            "nbf": issued,
-            "exp": issued + 60 * context.permit_minutes,
-            "job": job.id,
-            "document": job.document_digest,
-            "spec": job.spec_digest,
-            "dataset": dataset.manifest_digest,
-            "base_model": base.files_digest,
-            "decision": decision.record_digest,
-            "output": output,
-            "max_minutes": request.max_minutes,
-        }
-    )
+    exact = {"document": job.document_digest, "spec": job.spec_digest}
+    digests = {
+        **exact,
+        "dataset": dataset.manifest_digest,
+        "base_model": base.files_digest,
+        "decision": decision.record_digest,
+    }
+    permit = _permit(context, run_id, permit_id, job=job, request=request, digests=digests)
     state, kind = lifecycle.follow(lifecycle.JOB, JobState(job.state), JobMove.DISPATCH)
     job.state = state
-    engine = request.compute.provider
     run = Run(
         id=run_id,
         entry_id="",
         created_at=seconds(now),
         job_id=job.id,
-        engine=engine,
+        engine=request.compute.provider,
         permit_id=permit_id,
         permit_digest=tx.keep(permit.encode(), "application/jwt"),
-        output_uri=output,
+        output_uri=_output(context, run_id),
         state=RunState.QUEUED,
     )
     tx.record(
@@ -158,16 +147,46 @@ def _permitted_run(
             "run": run_id,
             "permit": permit_id,
             "permit_digest": run.permit_digest,
-            "document": job.document_digest,
-            "spec": job.spec_digest,
+            **exact,
             "dataset": dataset.id,
             "base_model": base.id,
             "record": decision.record_digest,
-            "engine": engine,
+            "engine": run.engine,
         },
     )
-    tx.session.add(RunProgress(run_id=run_id))
     return run
+
+
+def _permit(
+    context: RunContext,
+    run_id: str,
+    permit_id: str,
+    *,
+    job: Job,
+    request: JobRequest,
+    digests: Mapping[str, str],
+) -> str:
+    """Sign the right to run exactly these digests once, soon, into one place."""
+    issued = int(context.jobs.clock().timestamp())
+    return context.issuer.issue(
+        {
+            "iss": context.issuer_name,
+            "aud": "placet-trainer",
+            "sub": run_id,
+            "jti": permit_id,
+            "iat": issued,
+            "nbf": issued,
+            "exp": issued + 60 * context.permit_minutes,
+            "job": job.id,
+            **digests,
+            "output": _output(context, run_id),
+            "max_minutes": request.max_minutes,
+        }
+    )
+
+
+def _output(context: RunContext, run_id: str) -> str:
+    return f"{context.outputs}/{run_id}"
 
 
 def launch(context: RunContext, job_id: str) -> None:

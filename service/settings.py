@@ -50,6 +50,10 @@ class Settings(BaseSettings):
         default=(),
         description="Folders from which callers may register `file://` data sets and base models.",
     )
+    source_buckets: tuple[str, ...] = Field(
+        default=(),
+        description="Buckets from which callers may register data sets and base models.",
+    )
     s3_endpoint: str = Field(default="", description="S3 endpoint URL, for instance OVHcloud's.")
     s3_access_key: str = Field(default="", description="S3 access key id.")
     s3_secret_key: SecretStr = Field(default=SecretStr(""), description="S3 secret key.")

@@ -1,6 +1,6 @@
-"""Composition root of the worker: two loops, one for the log and one for everything that runs.
+"""Composition root of the worker: a loop for the log, one for jobs, one for deployments.
 
-Both are level-triggered: each pass looks at what is and does the next step, so a crash anywhere is
+Each is level-triggered: each pass looks at what is and does the next step, so a crash anywhere is
 followed by the same step again. Stopping the worker stops no run and no endpoint.
 """
 
@@ -28,7 +28,7 @@ _TRANSIENT = (EngineError, ObjectError, ServingError, SQLAlchemyError, OSError)
 
 
 class Worker:
-    """Runs both loops in threads until `stop`.
+    """Runs the loops in threads until `stop`.
 
     Args:
         installation: what to work on.
@@ -39,11 +39,14 @@ class Worker:
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._loop, args=("log", self.publish), daemon=True),
-            threading.Thread(target=self._loop, args=("work", self.work), daemon=True),
+            threading.Thread(target=self._loop, args=("jobs", self._work_jobs), daemon=True),
+            threading.Thread(
+                target=self._loop, args=("deployments", self._work_deployments), daemon=True
+            ),
         ]
 
     def start(self) -> None:
-        """Start the log if it is new, then both loops.
+        """Start the log if it is new, then the loops.
 
         Raises:
             RolledBackError: the database is older than what was signed.
