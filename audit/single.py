@@ -22,6 +22,8 @@ MODULES = (
     "container",
     "manifest",
     "bundle",
+    "consent",
+    "lineage",
     "invariants",
     "report",
     "verify",

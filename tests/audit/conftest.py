@@ -44,6 +44,8 @@ class World:
         self.job = make_id("job", 1)
         self.deployment = make_id("dep", 1)
         self.run = make_id("run", 1)
+        self.model = make_id("mv", 1)
+        self.dataset, self.base_model = make_id("ds", 1), make_id("bm", 1)
         self.officer, self.second, self.submitter = (make_id("prn", n) for n in (1, 2, 3))
 
     def document(self, text):
@@ -68,15 +70,35 @@ class World:
     def started(self):
         return self.event("log.started", f"log:{self.origin}", vkey=self.vkey)
 
-    def submitted(self, **changes):
+    def created(self, person, *roles):
+        return self.event("principal.created", f"principal:{person}", roles=list(roles), teams=[])
+
+    def registered_dataset(self, dataset=None, **changes):
+        data = {
+            "manifest": self.document("manifest"),
+            "categories_declared": ["synthetic"],
+            "categories_detected": [],
+            "country": "FR",
+            "num_objects": 1,
+            "size_bytes": 1000,
+        }
+        resource = f"dataset:{dataset or self.dataset}"
+        return self.event("dataset.registered", resource, **{**data, **changes})
+
+    def registered_base_model(self, base_model=None, **changes):
+        data = {"files": self.document("files"), "licence": "Apache-2.0"}
+        resource = f"base_model:{base_model or self.base_model}"
+        return self.event("base_model.registered", resource, **{**data, **changes})
+
+    def submitted(self, actor=None, **changes):
         data = {
             "document": self.document("job"),
             "spec": self.document("spec"),
-            "dataset": self.document("dataset"),
-            "base_model": self.document("base model"),
+            "dataset": self.dataset,
+            "base_model": self.base_model,
             "team": "radiology",
         }
-        return self.event("job.submitted", **{**data, **changes})
+        return self.event("job.submitted", actor=actor, **{**data, **changes})
 
     def decided(self, verdict="allow", record="record", stage="train", approvals=(), **changes):
         resource = f"job:{self.job}" if stage == "train" else f"deployment:{self.deployment}"
@@ -99,10 +121,11 @@ class World:
         data = {
             "run": run or self.run,
             "permit": make_id("prm", 1),
+            "permit_digest": self.document("permit"),
             "document": self.document("job"),
             "spec": self.document("spec"),
-            "dataset": self.document("dataset"),
-            "base_model": self.document("base model"),
+            "dataset": self.dataset,
+            "base_model": self.base_model,
             "record": self.document(record),
             "engine": "local",
         }
@@ -117,9 +140,20 @@ class World:
         }
         return self.event("run.finished", **{**data, **changes})
 
-    def requested(self):
+    def modelled(self, model=None, **changes):
+        data = {
+            "job": self.job,
+            "run": self.run,
+            "artefacts": self.document("artefacts"),
+            "mlflow_run": "0a1b2c",
+            "mlflow_version": "3",
+        }
+        resource = f"model_version:{model or self.model}"
+        return self.event("model_version.registered", resource, **{**data, **changes})
+
+    def requested(self, model=None):
         resource = f"deployment:{self.deployment}"
-        version, document = make_id("mv", 1), self.document("deployment")
+        version, document = model or self.model, self.document("deployment")
         return self.event(
             "deployment.requested", resource, model_version=version, document=document
         )
@@ -137,7 +171,7 @@ class World:
 
     def activated(self, record="deploy record", **changes):
         data = {
-            "model_version": make_id("mv", 1),
+            "model_version": self.model,
             "artefacts": self.document("artefacts"),
             "record": self.document(record),
             "card": self.document("card"),
@@ -146,16 +180,38 @@ class World:
         resource = f"deployment:{self.deployment}"
         return self.event("deployment.activated", resource, **{**data, **changes})
 
-    def story(self):
-        """An allowed story from the first entry to a deployment."""
+    def prologue(self):
+        """The people, the data set and the base model that every story needs."""
         return [
             self.started(),
+            self.created(self.submitter, "submitter"),
+            self.created(self.officer, "officer", "dpo", "admin"),
+            self.created(self.second, "officer"),
+            self.registered_dataset(),
+            self.registered_base_model(),
+        ]
+
+    def trained(self):
+        """A job that became a model version."""
+        return [
+            self.submitted(),
+            self.decided(),
+            self.dispatching(),
+            self.finished(),
+            self.modelled(),
+        ]
+
+    def story(self):
+        """An allowed story of 18 entries, from the first one to a deployment."""
+        return [
+            *self.prologue(),
             self.submitted(),
             self.decided("require_approval", approvals=[("officer", 1)]),
             self.approved(),
             self.dispatching(),
             self.event("run.started", run=self.run),
             self.finished(),
+            self.modelled(),
             self.requested(),
             self.decided("allow", "deploy record", "deploy"),
             self.issued("card"),

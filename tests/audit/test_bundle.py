@@ -169,7 +169,7 @@ class TestManifest:
         spoiled = [
             {**value, "note": 1},
             {**value, "format": "placet.manifest/2"},
-            {**value, "range": {"first": 1, "end": 12}},
+            {**value, "range": {"first": 1, "end": 18}},
             {**value, "counts": {"entries": 11, "objects": 1}},
             {**value, "members": [{**member, "x": 1}]},
             {**value, "members": [{**member, "digest": "sha256:0"}]},
