@@ -7,6 +7,7 @@ from sqlmodel import col, select
 from audit.bundle import write_bundle
 from audit.event import EventKind
 from audit.single import build as build_verifier
+from service.claims import ClaimsError, claims_of
 from service.clock import Clock, seconds
 from service.ids import Prefix, new_id
 from service.ledger import Ledger
@@ -67,7 +68,7 @@ def export(
             out,
             checkpoint=checkpoint.note,
             tiles=ledger.read,
-            objects=_documents(transactions),
+            objects=_documents(transactions, now=clock().timestamp()),
             signer=ledger.signers[0],
             verifier=build_verifier(),
             manifest_fields={"export": row.id, "recipient_kind": recipient},
@@ -87,18 +88,27 @@ def _published(ledger: Ledger) -> SignedCheckpoint:
     return checkpoint
 
 
-def _documents(transactions: Transactions) -> dict[str, bytes]:
+def _documents(transactions: Transactions, *, now: float) -> dict[str, bytes]:
     """Read every document that may be handed out.
 
-    A permit is a bearer right until its run is over; until then the bundle lists it as missing.
+    A permit is a bearer right until its run is over or it expired; until then the bundle lists it
+    as missing.
     """
     with transactions.read() as session:
         used = set(session.exec(select(Run.permit_digest).where(col(Run.outcome).is_not(None))))
         return {
             item.digest: item.body
             for item in session.exec(select(Document))
-            if item.media_type != _PERMIT or item.digest in used
+            if item.media_type != _PERMIT or item.digest in used or _is_expired(item.body, now)
         }
+
+
+def _is_expired(permit: bytes, now: float) -> bool:
+    try:
+        expires = claims_of(permit).get("exp")
+    except ClaimsError:  # altered in the database: nobody can say that it is spent
+        return False
+    return isinstance(expires, int) and expires <= now
 
 
 def bundle_path(folder: Path, export_id: str) -> Path:

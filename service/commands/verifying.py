@@ -1,16 +1,12 @@
-"""`placet verify --replay`: level L8, every decision of a bundle made again from its own inputs.
+"""`placet verify --replay`: level L8 beside the levels that need nothing of ours.
 
-`audit` checks the bytes (L0 to L7); here the gate runs again on the facts, the policy and the
-reference data in the bundle, and its record must come out byte for byte, with the digests and the
-verdict that the entry names.
+`audit` checks the bytes and the story (L0 to L7); `service.commands.replaying` makes every decision
+of the bundle again.
 """
 
 import argparse
 import importlib
-import json
 import sys
-from collections.abc import Iterator
-from typing import Any
 
 from audit.__main__ import CommandError as VerifyError
 from audit.__main__ import remember, run_verify
@@ -26,17 +22,9 @@ from audit.report import (
     to_json,
     to_text,
 )
+from service.commands.replaying import AbsentError, Replay, ReplayError
 
 LEVEL = "L8"
-_INPUTS = ("record", "policy", "reference", "facts")
-
-
-class ReplayError(ValueError):
-    """A decision does not come out again; the message names the entry."""
-
-
-class AbsentError(LookupError):
-    """A decision cannot be replayed, because the bundle lacks a document."""
 
 
 def verify(arguments: argparse.Namespace) -> int:
@@ -62,48 +50,14 @@ def _replayed(report: Report, bundle: Bundle) -> Level:
         gate = importlib.import_module("policies.gate")
     except ModuleNotFoundError:
         return not_checked(LEVEL, "not checked: install placet[policies]", Exit.UNTRUSTED)
+    replay = Replay(bundle, gate)
     try:
-        count = sum(1 for _ in _decisions(bundle, gate))
+        replay.read_all()
     except (ReplayError, BundleError) as error:
         return failed(LEVEL, str(error))
     except AbsentError as error:
         return not_checked(LEVEL, str(error), Exit.INCOMPLETE)
-    return passed(LEVEL, f"{count} decisions replayed byte for byte")
-
-
-def _decisions(bundle: Bundle, gate: Any) -> Iterator[int]:
-    """Replay each decision in order; yield the index of each entry that holds."""
-    for first, group in bundle.entry_groups():
-        for index, body in enumerate(group, first):
-            entry = json.loads(body)
-            if entry["action"] == "gate.decided":
-                _replay(bundle, gate, index, entry)
-                yield index
-
-
-def _replay(bundle: Bundle, gate: Any, index: int, entry: dict[str, Any]) -> None:
-    data = entry["data"]
-    found = {name: bundle.document(data[name]) for name in _INPUTS}
-    for name, document in found.items():
-        if document is None:
-            raise AbsentError(f"entry {index}: the {name} {data[name]} is not in the bundle")
-    try:
-        result = gate.replay(found["record"], found["policy"], found["reference"])
-        record = json.loads(found["record"] or b"{}")
-    except ValueError as error:
-        raise ReplayError(f"entry {index}: cannot be replayed: {error}") from error
-    if not result.identical:
-        members = ", ".join(result.differing) or "the inputs' digests"
-        raise ReplayError(f"entry {index}: the decision comes out differently: {members}")
-    subject = str(entry["resource"]).partition("@")[0]
-    claimed = {
-        "policy": data["policy"],
-        "reference": data["reference"],
-        "facts_digest": data["facts"],
-        "verdict": data["verdict"],
-        "approvals": data["approvals"],
-        "subject": subject,
-    }
-    wrong = [name for name, value in claimed.items() if record.get(name) != value]
-    if wrong:
-        raise ReplayError(f"entry {index}: the entry and its record disagree: {', '.join(wrong)}")
+    detail = f"{replay.num_decisions} decisions replayed byte for byte, about what the log says"
+    if replay.num_absent_permits:
+        detail += f"; {replay.num_absent_permits} permits are not enclosed"
+    return passed(LEVEL, detail)

@@ -1,0 +1,249 @@
+"""Level L8: every decision made again, and held against the entries that it was made about.
+
+The gate runs again on the facts, the policy and the reference data in the bundle; its record must
+come out byte for byte. That alone proves only that the gate would answer so if it were asked so, so
+each record must also be about what the log is about:
+
+    the entry     subject, stage, verdict, approvals and the digests of facts, policy and reference
+    the time      decided within 10 minutes of the entry's claim; used before it ended
+    the job       id, team, document and trainer's spec are those of job.submitted
+    the data      ids, digests and categories are those of dataset.registered
+    the model     id, digest and licence are those of base_model.registered
+    deployments   document, model version and artefacts are those that were requested and registered
+    waivers       there are none: no entry records one, so nobody could have approved it
+    permits       run, permit, job, digests and times are those of run.dispatching
+
+Level L6 has checked the order and the uniqueness of entries before (`audit.invariants`).
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from audit.bundle import Bundle
+from service.claims import ClaimsError, claims_of
+from service.clock import instant, seconds
+
+CLOCK_SKEW = timedelta(minutes=10)
+"""How far apart the gate, the log and the permit may be in time: clocks of one house."""
+
+_INPUTS = ("record", "policy", "reference", "facts")
+_DATASET = ("id", "digest", "categories_declared", "categories_detected")
+_BASE_MODEL = ("id", "digest", "licence")
+
+
+class ReplayError(ValueError):
+    """A decision does not come out again, or is not about this log; the message names the entry."""
+
+
+class AbsentError(LookupError):
+    """A decision cannot be replayed, because the bundle lacks a document."""
+
+
+class Replay:
+    """Reads entries in order and holds every decision, dispatch and activation against them.
+
+    Args:
+        bundle: an export whose levels L0 to L6 hold.
+        gate: the module `policies.gate`, which the base install does not have.
+    """
+
+    def __init__(self, bundle: Bundle, gate: Any) -> None:
+        self._bundle = bundle
+        self._gate = gate
+        self._things: dict[tuple[str, str], dict[str, Any]] = {}
+        self._times: dict[str, tuple[datetime, datetime]] = {}
+        self.num_decisions = 0
+        self.num_absent_permits = 0
+        self._handlers: dict[str, Callable[[dict[str, Any], str], None]] = {
+            "dataset.registered": self._register,
+            "base_model.registered": self._register,
+            "job.submitted": self._register,
+            "model_version.registered": self._register,
+            "deployment.requested": self._register,
+            "gate.decided": self._decide,
+            "run.dispatching": self._dispatch,
+            "deployment.activated": self._activate,
+        }
+
+    def read_all(self) -> None:
+        """Read every entry of the bundle.
+
+        Raises:
+            ReplayError: a decision or its use is not what the log says; names the entry.
+            AbsentError: a document that a decision needs is not in the bundle.
+            BundleError: a member is malformed.
+        """
+        for first, group in self._bundle.entry_groups():
+            for index, body in enumerate(group, first):
+                entry = json.loads(body)
+                handler = self._handlers.get(entry["action"])
+                if handler is None:
+                    continue
+                try:
+                    handler(entry, str(entry["resource"]).partition("@")[0])
+                except ReplayError as error:
+                    raise ReplayError(f"entry {index}: {error}") from error
+                except AbsentError as error:
+                    raise AbsentError(f"entry {index}: {error}") from error
+
+    def _register(self, entry: dict[str, Any], subject: str) -> None:
+        kind, _, name = subject.partition(":")
+        data = {**entry["data"], "id": name}
+        self._things[kind, name] = data
+        for content in ("manifest", "files"):  # a job may name data and base model by digest
+            if content in data:
+                self._things[kind, data[content]] = data
+
+    def _decide(self, entry: dict[str, Any], subject: str) -> None:
+        data = entry["data"]
+        documents = {name: self._document(name, data[name]) for name in _INPUTS}
+        try:
+            result = self._gate.replay(
+                documents["record"], documents["policy"], documents["reference"]
+            )
+            record = json.loads(documents["record"])
+        except ValueError as error:
+            raise ReplayError(f"cannot be replayed: {error}") from error
+        if not result.identical:
+            members = ", ".join(result.differing) or "the inputs' digests"
+            raise ReplayError(f"the decision comes out differently: {members}")
+        claimed = {
+            "policy": data["policy"],
+            "reference": data["reference"],
+            "facts_digest": data["facts"],
+            "verdict": data["verdict"],
+            "approvals": data["approvals"],
+            "subject": subject,
+        }
+        _compare("the entry and its record disagree", claimed, record)
+        if record["waivers"]:
+            raise ReplayError("the record counts a waiver, and no entry says who approved one")
+        if abs(instant(record["evaluated_at"]) - instant(entry["at"])) > CLOCK_SKEW:
+            raise ReplayError(
+                f"decided as of {record['evaluated_at']}, but recorded at {entry['at']}"
+            )
+        expected = {"stage": data["stage"], **self._expected(subject)}
+        _compare("the facts are not those of the log", expected, _stated(record["facts"]))
+        times = instant(record["evaluated_at"]), instant(record["valid_until"])
+        self._times[data["record"]] = times
+        self.num_decisions += 1
+
+    def _document(self, name: str, reference: str) -> bytes:
+        document = self._bundle.document(reference)
+        if document is None:
+            raise AbsentError(f"the {name} {reference} is not in the bundle")
+        return document
+
+    def _expected(self, subject: str) -> dict[str, object]:
+        """Say what the facts about this job or deployment must be, from earlier entries."""
+        kind, _, name = subject.partition(":")
+        if kind == "job":
+            job = self._thing("job", name)
+            return {**self._training(job), "job.document_digest": job["document"]}
+        asked = self._thing("deployment", name)
+        model = self._thing("model_version", asked["model_version"])
+        return {
+            **self._training(self._thing("job", model["job"])),
+            "job.document_digest": asked["document"],
+            "deploy.model_version": model["id"],
+            "deploy.artefacts_digest": model["artefacts"],
+        }
+
+    def _training(self, job: dict[str, Any]) -> dict[str, object]:
+        dataset = self._thing("dataset", job["dataset"])
+        base = self._thing("base_model", job["base_model"])
+        return {
+            "job.id": job["id"],
+            "job.team": job["team"],
+            "job.spec_digest": job["spec"],
+            "datasets": [_picked({**dataset, "digest": dataset["manifest"]}, _DATASET)],
+            "base_model": _picked({**base, "digest": base["files"]}, _BASE_MODEL),
+        }
+
+    def _thing(self, kind: str, name: str) -> dict[str, Any]:
+        try:
+            return self._things[kind, name]
+        except KeyError:
+            raise ReplayError(f"no entry before introduces {kind} {name}") from None
+
+    def _dispatch(self, entry: dict[str, Any], subject: str) -> None:
+        data, at = entry["data"], instant(entry["at"])
+        end = self._check_in_time(data["record"], at)
+        token = self._bundle.document(data["permit_digest"])
+        if token is None:  # level L7 says that it is missing
+            self.num_absent_permits += 1
+            return
+        try:
+            claims = claims_of(token)
+        except ClaimsError as error:
+            raise ReplayError(f"permit {data['permit']}: {error}") from error
+        expected = {
+            "sub": data["run"],
+            "jti": data["permit"],
+            "job": subject.partition(":")[2],
+            "document": data["document"],
+            "spec": data["spec"],
+            "dataset": self._thing("dataset", data["dataset"])["manifest"],
+            "base_model": self._thing("base_model", data["base_model"])["files"],
+            "decision": data["record"],
+        }
+        _compare("the permit is not that of the entry", expected, claims)
+        issued, expires = claims.get("iat"), claims.get("exp")
+        if not isinstance(issued, int) or not isinstance(expires, int):
+            raise ReplayError("the permit has no times")
+        is_then = abs(issued - at.timestamp()) <= CLOCK_SKEW.total_seconds()
+        if not is_then or not at.timestamp() < expires or not issued < end.timestamp():
+            raise ReplayError(f"the permit was not valid at {entry['at']}")
+
+    def _activate(self, entry: dict[str, Any], _: str) -> None:
+        self._check_in_time(entry["data"]["record"], instant(entry["at"]))
+
+    def _check_in_time(self, record: str, at: datetime) -> datetime:
+        """Check that the decision was there and valid at an instant; return its end."""
+        if record not in self._times:
+            raise ReplayError(f"no decision before has the record {record}")
+        start, end = self._times[record]
+        if not start - CLOCK_SKEW <= at < end:
+            raise ReplayError(
+                f"used at {seconds(at)}, but decided at {seconds(start)} until {seconds(end)}"
+            )
+        return end
+
+
+def _stated(facts: Any) -> dict[str, object]:
+    """Pick from a facts document what entries say, too.
+
+    Raises:
+        ReplayError: it lacks some of it.
+    """
+    try:
+        job, deploy = facts["job"], facts.get("deploy") or {}
+        stated = {
+            "stage": facts["stage"],
+            "job.id": job["id"],
+            "job.team": job["team"],
+            "job.document_digest": job["document_digest"],
+            "job.spec_digest": job["spec_digest"],
+            "datasets": [_picked(each, _DATASET) for each in facts["datasets"]],
+            "base_model": _picked(facts["base_model"], _BASE_MODEL),
+        }
+        return stated | {f"deploy.{name}": value for name, value in deploy.items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ReplayError("the facts do not say what they are about") from error
+
+
+def _picked(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: values[name] for name in names}
+
+
+def _compare(problem: str, expected: Mapping[str, object], found: Mapping[str, Any]) -> None:
+    """Refuse values that differ, naming their members.
+
+    Raises:
+        ReplayError: starts with `problem`.
+    """
+    wrong = [name for name, value in expected.items() if found.get(name) != value]
+    if wrong:
+        raise ReplayError(f"{problem}: {', '.join(wrong)}")
