@@ -37,11 +37,11 @@ class Postgres:
     def __init__(self, sockets: Path) -> None:
         self.sockets = sockets
 
-    def create_database(self) -> str:
-        """Create an empty database and return its SQLAlchemy URL."""
+    def create_database(self, *, template: str = "template1") -> str:
+        """Create an empty database, or a copy of another, and return its SQLAlchemy URL."""
         name = f"placet_{secrets.token_hex(6)}"
         with self.connect() as connection:
-            connection.execute(f"CREATE DATABASE {name}")
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return f"postgresql+psycopg://postgres@/{name}?host={self.sockets}"
 
     def connect(self, database: str = "postgres") -> "psycopg.Connection[tuple[object, ...]]":

@@ -27,7 +27,7 @@ from service.app import create_app
 from service.installation import Installation, build
 from service.log_tables import AuditEntry
 from service.principals import Role, create_principal, issue_token
-from service.schema import migrate
+from service.schema import is_current, migrate
 from service.serving import Endpoint, ServingObservation, ServingState
 from service.settings import Settings
 from service.tracking import TrackingError
@@ -561,7 +561,8 @@ def _migrate(wired: Installation) -> None:
     """Migrate; SQLite gets a copy of a database that was migrated before, which is quicker."""
     path = wired.database.url.database
     if wired.database.dialect.name != "sqlite" or path is None:
-        migrate(wired.database)
+        if not is_current(wired.database):
+            migrate(wired.database)
         return
     if not _MIGRATED:
         migrate(wired.database)

@@ -7,6 +7,12 @@ from service.problems import Forbidden, NotFound, Unprocessable
 from service.tables import Principal
 
 
+@pytest.fixture
+def database_url(tmp_path):
+    """Use SQLite alone: nothing here depends on the database, and other files run on both."""
+    return f"sqlite:///{tmp_path / 'placet.db'}"
+
+
 def refusals(world):
     return [
         (entry.data["problem"], entry.data["route"], entry.actor.ref)

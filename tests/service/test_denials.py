@@ -1,4 +1,4 @@
-"""What the product exists to stop: each denial names rule, value, law and way out, and runs nothing."""
+"""What the product exists to stop: each denial names rule, value, law and way out."""
 
 import json
 from dataclasses import replace
@@ -8,6 +8,13 @@ import pytest
 from policies.decision import Decision
 from service.app import create_app
 from service.places import Places
+
+
+@pytest.fixture
+def database_url(tmp_path):
+    """Use SQLite alone: nothing here depends on the database, and other files run on both."""
+    return f"sqlite:///{tmp_path / 'placet.db'}"
+
 
 BHS = "http://s3.bhs.io.cloud.ovh.net"
 

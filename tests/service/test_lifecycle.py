@@ -14,6 +14,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from world import open_world
 
 from audit.event import EventKind
 from service.lifecycle import (
@@ -26,10 +27,12 @@ from service.lifecycle import (
     JobState,
     follow,
 )
-from world import open_world
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "service" / "lifecycle.json"
-TABLES = [("job", JOB, JobState, JobMove), ("deployment", DEPLOYMENT, DeploymentState, DeploymentMove)]
+TABLES = [
+    ("job", JOB, JobState, JobMove),
+    ("deployment", DEPLOYMENT, DeploymentState, DeploymentMove),
+]
 OVER = {"denied", "refused", "expired", "succeeded", "failed", "cancelled", "retired"}
 
 
@@ -74,7 +77,9 @@ def test_what_is_over_stays_over_and_everything_else_can_end(name, table, states
 
 def test_a_denied_job_never_runs():
     assert not [move for state, move in JOB if state is JobState.DENIED]
-    reached_by = {state for (state, move), (after, _) in JOB.items() if after is JobState.DISPATCHING}
+    reached_by = {
+        state for (state, move), (after, _) in JOB.items() if after is JobState.DISPATCHING
+    }
     assert reached_by == {JobState.APPROVED}
 
 

@@ -1,4 +1,4 @@
-"""Dispatch, launch, observe, finish: exactly one run, and nothing believed without a measurement."""
+"""Dispatch, launch, observe, finish: one run, and nothing believed that was not measured."""
 
 from dataclasses import replace
 

@@ -181,8 +181,8 @@ def test_deleting_is_refused_by_every_table(world, wired):
 def test_an_entry_cannot_be_changed(world, change):
     before = world.entries()
 
+    values = {"new": b"x"} if ":new" in change else {}
     with pytest.raises(REFUSED, match="changes only once"):
-        values = {"new": b"x"} if ":new" in change else {}
         world.change(f"UPDATE audit_entry SET {change} WHERE seq = 3", **values)
 
     assert world.entries() == before
