@@ -296,7 +296,7 @@ def _chat_rows(stream: _Hashed, name: str, languages: set[str]) -> Iterator[str]
             raise _row_problem(name, number, f"is longer than {_MAX_ROW_BYTES} bytes")
         try:
             row = json.loads(line)
-            texts = [str(message["content"]) for message in row["messages"]]
+            texts = [_text(message["content"]) for message in row["messages"]]
             roles = [message["role"] for message in row["messages"]]
             if isinstance(row.get("language"), str):
                 languages.add(row["language"][:12])
@@ -307,6 +307,12 @@ def _chat_rows(stream: _Hashed, name: str, languages: set[str]) -> Iterator[str]
         if "assistant" not in roles:
             raise _row_problem(name, number, "has no `assistant` message to learn from")
         yield "\n".join(texts)
+
+
+def _text(content: object) -> str:
+    if not isinstance(content, str):
+        raise TypeError
+    return content
 
 
 def _row_problem(name: str, number: int, detail: str) -> Problem:

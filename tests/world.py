@@ -486,7 +486,9 @@ def open_world(
     _cache_packs()
     for name in ("data", "base"):
         (folder / name).mkdir()
-    (folder / "data" / "helpdesk.jsonl").write_bytes(HELPDESK.read_bytes())
+    # Ten topics in six languages are enough here, and are read ten times as quickly.
+    rows = HELPDESK.read_bytes().splitlines(keepends=True)[:60]
+    (folder / "data" / "helpdesk.jsonl").write_bytes(b"".join(rows))
     write_base_model(folder / "base")
     wired = build(
         Settings(

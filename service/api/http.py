@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from sqlmodel import Session
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
@@ -190,18 +191,15 @@ def once(
     Raises:
         IdempotencyMismatch: the key was used with another body or on another route.
     """
-    request_digest = digest(canonical({"route": route, "body": request.model_dump()}))
-    known = tx.session.get(IdempotencyRecord, (who.id, key))
+    known = known_answer(tx.session, who, key=key, route=route, request=request)
     if known is not None:
-        if known.request_digest != request_digest:
-            raise IdempotencyMismatch("use a new key for another request; nothing was done")
-        return JSONResponse(known.response, known.status, headers={"Idempotency-Replayed": "true"})
+        return known
     status, body = work()
     tx.session.add(
         IdempotencyRecord(
             principal_id=who.id,
             key=key,
-            request_digest=request_digest,
+            request_digest=_digest_of(route, request),
             status=status,
             response=body,
             created_at=now,
@@ -209,6 +207,26 @@ def once(
     )
     headers = {"ETag": f'"{body["version"]}"'} if "version" in body else {}
     return JSONResponse(body, status, headers=headers)
+
+
+def known_answer(
+    session: Session, who: Caller, *, key: str, route: str, request: Any
+) -> JSONResponse | None:
+    """Return the stored answer to a repeated request, or None for a new one.
+
+    Raises:
+        IdempotencyMismatch: the key was used with another body or on another route.
+    """
+    known = session.get(IdempotencyRecord, (who.id, key))
+    if known is None:
+        return None
+    if known.request_digest != _digest_of(route, request):
+        raise IdempotencyMismatch("use a new key for another request; nothing was done")
+    return JSONResponse(known.response, known.status, headers={"Idempotency-Replayed": "true"})
+
+
+def _digest_of(route: str, request: Any) -> str:
+    return digest(canonical({"route": route, "body": request.model_dump()}))
 
 
 def page(

@@ -16,6 +16,7 @@ from service.api.http import (
     StrictRoute,
     Wired,
     cursor,
+    known_answer,
     once,
     page,
 )
@@ -37,6 +38,14 @@ def _check_not_ours(wired: Wired, uri: str) -> None:
             raise field_problem("/uri", "holds this installation's own data; name another folder")
 
 
+def _known(
+    wired: Wired, who: Authenticated, *, key: str, route: str, request: Any
+) -> JSONResponse | None:
+    """Answer a repeated request before anything is read again: the objects may be gone by now."""
+    with wired.transactions.read() as session:
+        return known_answer(session, who, key=key, route=route, request=request)
+
+
 @router.post("/datasets", tags=["datasets"], status_code=201, summary="Register a dataset version")
 def create_dataset(
     body: DatasetRequest, wired: Wired, who: Authenticated, key: CreationKey
@@ -47,6 +56,8 @@ def create_dataset(
     """
     who.require(Role.SUBMITTER)
     who.require_team(body.team)
+    if known := _known(wired, who, key=key, route="POST /v1/datasets", request=body):
+        return known
     _check_not_ours(wired, body.uri)
     scan = registry.scan_dataset(
         wired.sources, wired.places, uri=body.uri, name=body.name, licence=body.licence
@@ -122,6 +133,8 @@ def create_base_model(
 ) -> JSONResponse:
     """Hash every file, count the parameters, and record the declared licence and origin."""
     who.require(Role.SUBMITTER, Role.ADMIN)
+    if known := _known(wired, who, key=key, route="POST /v1/base-models", request=body):
+        return known
     _check_not_ours(wired, body.uri)
     scan = registry.scan_base_model(wired.sources, wired.places, uri=body.uri)
     declared = body.model_dump(exclude={"name", "uri"})

@@ -70,6 +70,24 @@ def test_the_same_request_again_gets_the_same_answer_and_no_second_job(world):
     assert world.counts() == before
 
 
+def test_a_registration_is_repeated_without_reading_again(world):
+    files = [
+        ("/v1/datasets", world.dataset_body(), world.folder / "data" / "helpdesk.jsonl"),
+        (
+            "/v1/base-models",
+            {"name": "b", "uri": (world.folder / "base").as_uri(), "licence": "MIT"},
+            world.folder / "base" / "model.safetensors",
+        ),
+    ]
+    for path, body, file in files:
+        first = world.ask("POST", path, body=body, key="the-same-key" + path[-4:])
+        file.unlink()
+
+        again = world.ask("POST", path, body=body, key="the-same-key" + path[-4:])
+
+        assert (again.status, again.json) == (201, first.json)
+
+
 def test_a_used_key_with_another_body_is_refused_and_logged(world):
     world.ask("POST", "/v1/jobs", body=world.job_body(), key="the-same-key")
     before = world.counts()

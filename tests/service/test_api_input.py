@@ -274,11 +274,13 @@ def test_a_link_does_not_leave_the_declared_folder(world, unchanged):
         (b'{"messages": [{"role": "user", "content": "a"}]}\n', "assistant"),
         (b'{"messages": "x"}\n', "line 1"),
         (b'{"messages": [1]}\n', "line 1"),
+        (b'{"messages": [{"role": "assistant", "content": null}]}\n', "line 1"),
+        (b'{"messages": [{"role": "assistant", "content": 7}]}\n', "line 1"),
         (b"[" * 60_000 + b"\n", "line 1"),
         (b'{"a": "' + b"x" * 1_048_600 + b'"}\n', "longer than"),
         (b"", "no rows"),
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_rows_that_are_no_chats_are_refused_with_their_line(world, unchanged, text, says):
     path = world.folder / "data" / "bad.jsonl"
