@@ -225,9 +225,7 @@ def public_transparency(deployment_id: str, wired: Wired) -> HTMLResponse:
         body = _issued(session, None if row is None else row.transparency_digest, deployment_id)
     return HTMLResponse(
         render.transparency_html(body),
-        headers={
-            "Content-Security-Policy": f"default-src 'none'; style-src '{render.STYLE_HASH}'"
-        },
+        headers={"Content-Security-Policy": f"default-src 'none'; style-src '{render.STYLE_HASH}'"},
     )
 
 

@@ -23,8 +23,9 @@ class OperatorLog:
         raise structlog.DropEvent
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
 def _operator_log() -> OperatorLog:
+    # Set up for each test: one that runs the command line sets up logging itself.
     kept = OperatorLog()
     structlog.configure(processors=[structlog.contextvars.merge_contextvars, kept])
     return kept
