@@ -75,7 +75,7 @@ def create_app(
         summary="Governance for fine-tunes on EU clouds: gate, approvals, evidence, signed log.",
         responses={"4XX": problem, "5XX": problem},
         lifespan=lifespan,
-        docs_url="/docs",
+        docs_url=None,  # Swagger UI would load scripts from a third country
         redoc_url=None,
         generate_unique_id_function=lambda route: (
             f"{str(route.tags[0]).replace(' ', '_') if route.tags else 'operations'}.{route.name}"
