@@ -17,7 +17,7 @@ from service.demo.stage import DATA, Stage, precision
 from service.demo.story import Story
 
 NUM_STEPS = 16
-DEFAULT_UPDATES = 20
+DEFAULT_UPDATES = 12
 _CANCEL_WITHIN_S = 30.0
 # Worker passes, at 0.5 s each, until a retired endpoint was told to stop.
 _PASSES_S = 1.5
