@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-import structlog
 import uvicorn
 
 from policies.reference import ReferenceDataError
@@ -21,6 +20,7 @@ from service.commands.operating import NO_SCHEMA, make_private, plainly, read_se
 from service.commands.output import line, machine
 from service.installation import Installation, build
 from service.ledger import ForkError, RolledBackError
+from service.logs import configure
 from service.objects.protocol import ObjectError
 from service.schema import is_current
 from service.schema import migrate as apply_migrations
@@ -155,22 +155,8 @@ def _listening(settings: Settings) -> socket.socket:
 
 
 def _log_to_stderr(settings: Settings) -> None:
-    """Write operators' logs to standard error: JSON by default, without personal data."""
-    renderer: structlog.types.Processor = structlog.processors.JSONRenderer()
-    if settings.log_format == "text":
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
-        cache_logger_on_first_use=True,
-    )
+    """Write operators' logs, and warnings of libraries, to standard error."""
+    configure(settings.log_format)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
 
 
