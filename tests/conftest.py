@@ -50,6 +50,17 @@ def postgres_server() -> Iterator[Postgres]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def real_base_model() -> Path:
+    """Give the folder of the small real model; `make setup` makes it."""
+    name = os.environ.get("PLACET_BASE_MODEL")
+    if not name:
+        if os.environ.get("CI"):
+            pytest.fail("PLACET_BASE_MODEL is not set: CI must test the real model")
+        pytest.skip("PLACET_BASE_MODEL is not set; `make setup` makes the folder it names")
+    return Path(name)
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Give the URL of an empty database, as `Settings.database_url` takes it."""

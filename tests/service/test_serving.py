@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import os
 import time
 from pathlib import Path
 
@@ -129,11 +128,8 @@ def test_a_model_answers_under_its_name_only_until_it_is_stopped(serving, tiny_m
 
 @pytest.mark.model
 @pytest.mark.timeout(300)
-def test_the_small_real_model_answers(serving, tmp_path):
-    model = Path(os.environ.get("PLACET_TEST_MODEL", "../cache/smollm2"))
-    if not (model / "config.json").is_file():
-        pytest.skip("no model directory; set PLACET_TEST_MODEL to one")
-    check_served(serving, model, tmp_path / "serving")
+def test_the_small_real_model_answers(serving, real_base_model, tmp_path):
+    check_served(serving, real_base_model, tmp_path / "serving")
 
 
 def test_starting_is_idempotent_while_it_lives(sleeping, model_dir):

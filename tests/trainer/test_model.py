@@ -4,10 +4,8 @@ Needs `PLACET_BASE_MODEL`, a directory made by `python -m trainer convert-gguf`.
 """
 
 import json
-import os
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
@@ -19,20 +17,10 @@ pytestmark = pytest.mark.model
 
 
 @pytest.fixture(scope="module")
-def real_base():
-    name = os.environ.get("PLACET_BASE_MODEL")
-    if not name:
-        if os.environ.get("CI"):
-            pytest.fail("PLACET_BASE_MODEL is not set: CI must test the real model")
-        pytest.skip("PLACET_BASE_MODEL is not set")
-    return Path(name)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(real_base):
+def tokenizer(real_base_model):
     from trainer.model_files import load_tokenizer
 
-    return load_tokenizer(real_base)
+    return load_tokenizer(real_base_model)
 
 
 def test_its_template_without_markers_gives_exactly_the_answers(tokenizer, row):
@@ -78,8 +66,10 @@ def help_desk(count):
     ]
 
 
-def test_it_learns_the_help_desk_and_its_end_and_merges(make_world, real_base, tokenizer, capfd):
-    world = make_world("real", base=real_base)
+def test_it_learns_the_help_desk_and_its_end_and_merges(
+    make_world, real_base_model, tokenizer, capfd
+):
+    world = make_world("real", base=real_base_model)
     world.write_dataset(help_desk(24))
     world.change(
         adapter=replace(world.spec.adapter, rank=16, alpha=32),
@@ -101,7 +91,7 @@ def test_it_learns_the_help_desk_and_its_end_and_merges(make_world, real_base, t
     assert report.metrics["eval_loss_after"] < report.metrics["eval_loss_before"] / 2
     merged = world.root / "merged"
     capfd.readouterr()
-    where = ["--base", str(real_base), "--adapter", str(world.out / "adapter")]
+    where = ["--base", str(real_base_model), "--adapter", str(world.out / "adapter")]
     assert main(["export", *where, "--out", str(merged)]) == Exit.DONE
     out, err = capfd.readouterr()
     assert err == ""
