@@ -362,8 +362,8 @@ class World:
             "metrics": {
                 "eval_loss_before": "2.5",
                 "eval_loss_after": "1.25",
-                "eval_perplexity_before": "12.18",
-                "eval_perplexity_after": "3.49",
+                "perplexity_before": "12.18",
+                "perplexity_after": "3.49",
             },
             "loss_curve": [[0, "2.5"], [1, "1.5"]],
             "flop": {"architecture": "1000", "executed": "900", "hardware": None},
