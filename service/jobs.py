@@ -50,6 +50,16 @@ class JobContext:
     site_price: int | None
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A request resolved to exact bytes and gathered facts; nothing of it is recorded yet."""
+
+    job: Job
+    document: bytes
+    spec: bytes
+    facts: dict[str, Any]
+
+
 def submit(
     tx: Transaction, caller: Caller, *, request: JobRequest, context: JobContext
 ) -> tuple[Job, Decision]:
@@ -64,17 +74,59 @@ def submit(
     """
     caller.require(Role.SUBMITTER)
     caller.require_team(request.team)
-    dataset = tx.session.get(DatasetVersion, request.dataset)
-    if dataset is None or dataset.team != request.team:
-        raise field_problem("/dataset", "no such dataset version in your team; register it first")
-    base = tx.session.get(BaseModel, request.base_model)
-    if base is None:
-        raise field_problem("/base_model", "no such base model; register it first")
-    if request.compute.provider == SITE[0] and request.compute.image is not None:
-        raise field_problem("/compute/image", "our own code runs on the own site; leave it null")
-    job = _recorded(tx, caller, request=request, dataset=dataset, base=base, context=context)
-    known = facts_of(request, job, dataset, base, context)
-    decision, _ = context.gate.decide(tx, job, known, now=context.clock())
+    prepared = _prepared(tx.session, caller, request=request, context=context)
+    job = prepared.job
+    tx.keep(prepared.document)
+    tx.keep(prepared.spec)
+    tx.record(
+        EventKind.JOB_SUBMITTED,
+        job,
+        actor=caller.actor,
+        data={
+            "document": job.document_digest,
+            "spec": job.spec_digest,
+            "dataset": job.dataset_id,
+            "base_model": job.base_model_id,
+            "team": job.team,
+        },
+    )
+    decision, _ = context.gate.decide(tx, job, prepared.facts, now=context.clock())
+    _check_engine(request, decision, context)
+    return job, decision
+
+
+def preview(
+    session: Session, caller: Caller, *, request: JobRequest, context: JobContext
+) -> Decision:
+    """Decide on a job as `submit` would now, and record nothing.
+
+    Officers and auditors may ask on behalf of any team.
+
+    Raises:
+        Forbidden: neither submitter, officer nor auditor, or not of this team.
+        Unprocessable: as `submit`.
+    """
+    check_previewer(caller, request.team)
+    prepared = _prepared(session, caller, request=request, context=context)
+    decision = context.gate.preview(
+        prepared.facts, subject_kind="job", subject_id=prepared.job.id, now=context.clock()
+    )
+    _check_engine(request, decision, context)
+    return decision
+
+
+def check_previewer(caller: Caller, team: str) -> None:
+    """Refuse whoever may not ask what the gate would say about a request of this team.
+
+    Raises:
+        Forbidden: neither submitter, officer nor auditor, or not of this team.
+    """
+    caller.require(Role.SUBMITTER, Role.OFFICER, Role.AUDITOR)
+    if not caller.sees(team):
+        caller.require_team(team)
+
+
+def _check_engine(request: JobRequest, decision: Decision, context: JobContext) -> None:
     provider = request.compute.provider
     if decision.verdict != "deny" and provider not in context.engines:
         configured = ", ".join(sorted(context.engines)) or "none"
@@ -83,19 +135,20 @@ def submit(
             f"the gate would allow it, but no engine is configured for `{provider}` here;"
             f" configured: {configured}",
         )
-    return job, decision
 
 
-def _recorded(
-    tx: Transaction,
-    caller: Caller,
-    *,
-    request: JobRequest,
-    dataset: DatasetVersion,
-    base: BaseModel,
-    context: JobContext,
-) -> Job:
-    """Resolve the request to exact bytes, keep them, and record the job."""
+def _prepared(
+    session: Session, caller: Caller, *, request: JobRequest, context: JobContext
+) -> Prepared:
+    """Resolve a request to exact bytes and gather its facts."""
+    dataset = session.get(DatasetVersion, request.dataset)
+    if dataset is None or dataset.team != request.team:
+        raise field_problem("/dataset", "no such dataset version in your team; register it first")
+    base = session.get(BaseModel, request.base_model)
+    if base is None:
+        raise field_problem("/base_model", "no such base model; register it first")
+    if request.compute.provider == SITE[0] and request.compute.image is not None:
+        raise field_problem("/compute/image", "our own code runs on the own site; leave it null")
     spec = training_spec(request, dataset, base, manifests=context.manifests).to_bytes()
     job_id = new_id(Prefix.JOB)
     document = canonical(
@@ -119,22 +172,10 @@ def _recorded(
         state=JobState.SUBMITTED,
         dataset_id=dataset.id,
         base_model_id=base.id,
-        document_digest=tx.keep(document),
-        spec_digest=tx.keep(spec),
+        document_digest=digest(document),
+        spec_digest=digest(spec),
     )
-    tx.record(
-        EventKind.JOB_SUBMITTED,
-        job,
-        actor=caller.actor,
-        data={
-            "document": job.document_digest,
-            "spec": job.spec_digest,
-            "dataset": dataset.id,
-            "base_model": base.id,
-            "team": job.team,
-        },
-    )
-    return job
+    return Prepared(job, document, spec, facts_of(request, job, dataset, base, context))
 
 
 def facts_of(
