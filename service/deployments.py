@@ -10,7 +10,7 @@ from typing import Protocol
 
 from sqlmodel import Session
 
-from audit.canonical import canonical
+from audit.canonical import canonical, digest
 from audit.event import EventKind
 from policies.decision import Decision
 from service import documents as papers
@@ -107,10 +107,55 @@ def request(
         Unprocessable: no such model version, or a place where nothing of ours serves.
     """
     caller.require(Role.SUBMITTER)
-    model = tx.session.get(ModelVersion, asked.model_version)
+    model = _model_for(tx.session, caller, asked)
+    caller.require_team(model.team)
+    row, document = _prepared(caller, asked=asked, model=model, context=context)
+    tx.keep(document)
+    tx.record(
+        EventKind.DEPLOYMENT_REQUESTED,
+        row,
+        actor=caller.actor,
+        data={"model_version": model.id, "document": row.document_digest},
+    )
+    facts = facts_of(tx.session, row, asked, context)
+    decision, _ = context.gate.decide(tx, row, facts, now=context.clock())
+    _check_served(asked, decision)
+    return row, decision
+
+
+def preview(
+    session: Session, caller: Caller, *, asked: DeploymentRequest, context: DeploymentContext
+) -> Decision:
+    """Decide on a deployment as `request` would now, and record nothing.
+
+    Raises:
+        Forbidden: neither submitter, officer nor auditor, or not of the model's team.
+        Unprocessable: as `request`.
+    """
+    caller.require(Role.SUBMITTER, Role.OFFICER, Role.AUDITOR)
+    model = _model_for(session, caller, asked)
+    row, _ = _prepared(caller, asked=asked, model=model, context=context)
+    decision = context.gate.preview(
+        facts_of(session, row, asked, context),
+        subject_kind="deployment",
+        subject_id=row.id,
+        now=context.clock(),
+    )
+    _check_served(asked, decision)
+    return decision
+
+
+def _model_for(session: Session, caller: Caller, asked: DeploymentRequest) -> ModelVersion:
+    model = session.get(ModelVersion, asked.model_version)
     if model is None or not caller.sees(model.team):
         raise field_problem("/model_version", "no such model version that you may see")
-    caller.require_team(model.team)
+    return model
+
+
+def _prepared(
+    caller: Caller, *, asked: DeploymentRequest, model: ModelVersion, context: DeploymentContext
+) -> tuple[Deployment, bytes]:
+    """Resolve a request to exact bytes; nothing is recorded yet."""
     deployment_id = new_id(Prefix.DEPLOYMENT)
     document = canonical(
         {
@@ -130,17 +175,13 @@ def request(
         name=asked.name,
         state=DeploymentState.REQUESTED,
         model_version_id=model.id,
-        document_digest=tx.keep(document),
+        document_digest=digest(document),
         artefacts_digest=model.artefacts_digest,
     )
-    tx.record(
-        EventKind.DEPLOYMENT_REQUESTED,
-        row,
-        actor=caller.actor,
-        data={"model_version": model.id, "document": row.document_digest},
-    )
-    facts = facts_of(tx.session, row, asked, context)
-    decision, _ = context.gate.decide(tx, row, facts, now=context.clock())
+    return row, document
+
+
+def _check_served(asked: DeploymentRequest, decision: Decision) -> None:
     provider = asked.compute.provider
     if decision.verdict != "deny" and provider != SITE[0]:
         raise field_problem(
@@ -148,7 +189,6 @@ def request(
             f"models are served on `{SITE[0]}` only, got `{provider}`; the gate decides on where"
             " it will run, not on a label",
         )
-    return row, decision
 
 
 def facts_of(
@@ -161,6 +201,7 @@ def facts_of(
     issued = papers.issue(
         session,
         row,
+        asked=asked,
         reference=context.gate.reference,
         origin=context.origin,
         now=row.created_at,

@@ -65,10 +65,13 @@ class Case:
     approver_roles: list[str]
 
 
-def read_case(session: Session, deployment: Deployment) -> Case:
+def read_case(
+    session: Session, deployment: Deployment, asked: DeploymentRequest | None = None
+) -> Case:
     """Read everything that the documents of a deployment rest on.
 
-    The decision is the deployment's own once there is one, else the job's.
+    The decision is the deployment's own once there is one, else the job's. `asked` stands in for
+    the stored request, where none is stored yet.
 
     Raises:
         AlteredDocumentError: a stored document is not what its digest says.
@@ -79,7 +82,7 @@ def read_case(session: Session, deployment: Deployment) -> Case:
     decision = session.get_one(StoredDecision, deployment.decision_id or job.decision_id)
     return Case(
         deployment=deployment,
-        request=deployment_request_of(load(session, deployment.document_digest)),
+        request=asked or deployment_request_of(load(session, deployment.document_digest)),
         model=model,
         job=job,
         job_request=request_of(load(session, job.document_digest)),
@@ -100,10 +103,16 @@ def deployment_request_of(document: bytes) -> DeploymentRequest:
 
 
 def issue(
-    session: Session, deployment: Deployment, *, reference: ReferenceData, origin: str, now: str
+    session: Session,
+    deployment: Deployment,
+    *,
+    reference: ReferenceData,
+    origin: str,
+    now: str,
+    asked: DeploymentRequest | None = None,
 ) -> Issued:
     """Build both documents from what is known now; same evidence, same bytes."""
-    case = read_case(session, deployment)
+    case = read_case(session, deployment, asked)
     entries = _entries(session, case)
     evidence = Evidence.of(
         {
