@@ -35,6 +35,8 @@ from service.transaction import Transaction
 PROBLEM_JSON = "application/problem+json"
 _ETAG = re.compile(r'"(\d{1,10})"')
 _KEY = re.compile(r"[A-Za-z0-9._:-]{8,128}")
+# Where a body has one of several forms, a location starts with the name of the form.
+_TAGS = frozenset({"JobRequest", "DeploymentRequest"})
 _BY_STATUS: dict[int, type[Problem]] = {
     problem.status: problem
     for problem in (BadRequest, NotFound, MethodNotAllowed, PayloadTooLarge, UnsupportedMediaType)
@@ -291,6 +293,7 @@ def as_problem(error: Exception) -> Problem:
 
 def _pointer(location: tuple[int | str, ...]) -> str:
     parts = location[1:] if location and location[0] == "body" else location
+    parts = parts[1:] if parts and parts[0] in _TAGS else parts
     return "/" + "/".join(str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 

@@ -201,7 +201,7 @@ def read_decision(
 ) -> dict[str, Any]:
     """Read a decision with an explanation of each finding: value seen, law, what to change."""
     with wired.transactions.read() as session:
-        row = _decision_of(session, who, decision_id)
+        row = decision_of(session, who, decision_id)
         return decision_view(session, row, language=language)
 
 
@@ -211,7 +211,7 @@ def read_decision(
 def read_decision_record(decision_id: str, wired: Wired, who: Authenticated) -> Response:
     """Read the exact bytes of the decision record, as they were digested and logged."""
     with wired.transactions.read() as session:
-        row = _decision_of(session, who, decision_id)
+        row = decision_of(session, who, decision_id)
         return Response(load(session, row.record_digest), media_type="application/json")
 
 
@@ -273,7 +273,12 @@ def _snapshot(wired: Installation, who: Caller, job_id: str) -> str:
         )
 
 
-def _decision_of(session: Session, who: Caller, decision_id: str) -> StoredDecision:
+def decision_of(session: Session, who: Caller, decision_id: str) -> StoredDecision:
+    """Return a decision on something that the caller may see.
+
+    Raises:
+        NotFound: no such decision, or another team's.
+    """
     row = session.get(StoredDecision, decision_id)
     if row is not None:
         subject: Job | Deployment | None = (
