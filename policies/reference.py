@@ -160,8 +160,12 @@ _KEYS: Mapping[str, Callable[[Row], Sequence[object]]] = {
     "categories": lambda r: [r["tag"]],
     "endpoints": lambda r: [r["host"]],
     "licences": lambda r: r["ids"],
+    "flavors": lambda r: [(r["provider"], r["flavor"])],
     "prices": lambda r: [(r["provider"], r["flavor"], r["currency"])],
     "thresholds": lambda r: [r["id"]],
+    "estimates": lambda r: [r["id"]],
+    "hosting": lambda r: [r["id"]],
+    "models": lambda r: [r["id"]],
 }
 
 
