@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from policies.estimate import estimate
 from policies.places import Facts, Setting, place
 from policies.reference import Reference
 
@@ -58,6 +59,7 @@ def derive(facts: Mapping[str, Any], reference: Reference, at: dt.datetime) -> F
         "base_model": licence(setting, (facts.get("base_model") or {}).get("licence")),
         "budget": budget(facts.get("cost") or {}),
         "gpai": gpai(facts, reference),
+        "estimate": estimate(facts, reference),
     }
     return {name: value for name, value in found.items() if value}
 
