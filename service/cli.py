@@ -3,20 +3,22 @@
 Only the standard library is imported until a command is chosen: the base install holds
 `cryptography` and nothing more, and there `placet verify` works; every other command says which
 extra it needs. Errors are one line that says what to do. Exit statuses: 0 done, 1 refused or
-failed, 2 usage or bad input, 130 interrupted; `verify` has its own.
+failed, 2 usage or bad input, 130 interrupted. `verify` has its own. So has `check`, where 1 and 2
+are verdicts: what keeps it from one is 64 (usage, bad input) or 69 (no answer, not allowed).
 """
 
 import argparse
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
 from service.commands import operations, team
 from service.commands.errors import CommandError, Status
 from service.commands.grammar import Subparsers
 
+_CHECK_STATUS = {Status.USAGE: 64, Status.REFUSED: 69}  # as EX_USAGE, EX_UNAVAILABLE of sysexits.h
 _ROOMS = frozenset({"audit", "policies", "model_cards", "trainer", "service"})
 _REPLAY_HELP = "make every decision again from its own inputs (L8); needs placet[policies]"
 _EPILOG = """\
@@ -34,27 +36,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     given = list(sys.argv[1:] if argv is None else argv)
     chosen = next((each for each in given if not each.startswith("-")), "")
+    exits: Mapping[int, int] = _CHECK_STATUS if chosen == "check" else {}
     try:
-        arguments = _parser(chosen).parse_args(given)
+        arguments = _parsed(given, chosen, exits)
         arguments.json = arguments.json_first or getattr(arguments, "json", False)
         status = _run(arguments)
         sys.stdout.flush()
     except CommandError as error:
-        return _ended(str(error), error.status)
+        return _ended(str(error), exits.get(error.status, error.status))
     except KeyboardInterrupt:
         return Status.INTERRUPTED
     except BrokenPipeError:
         # The reader left, as `head` does. Python would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Status.REFUSED
+        return exits.get(Status.REFUSED, Status.REFUSED)
     except Exception as error:
         # A composition root: our bug becomes one line; PLACET_DEBUG shows where.
         if os.environ.get("PLACET_DEBUG"):
             raise
         said = " ".join(f"{type(error).__name__}: {error}".split())
         told = f"our bug ({said}); set PLACET_DEBUG=1 and report what it shows"
-        return _ended(told, Status.REFUSED)
+        return _ended(told, exits.get(Status.REFUSED, Status.REFUSED))
     return status
+
+
+def _parsed(given: list[str], chosen: str, exits: Mapping[int, int]) -> argparse.Namespace:
+    """Read the command line; argparse itself ends with 2 when it cannot."""
+    try:
+        return _parser(chosen).parse_args(given)
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else 0
+        raise SystemExit(exits.get(status, status)) from None
 
 
 def _ended(message: str, status: int) -> int:

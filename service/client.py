@@ -162,6 +162,15 @@ class Client:
         body = {"outcome": outcome, "reason": reason}
         return self.post(f"{path_of(subject)}/approvals", body, etag=etag)
 
+    def preview(self, body: Mapping[str, Any], *, language: str | None = None) -> Document:
+        """Say what the gate would decide on a job or a deployment now; nothing is recorded.
+
+        Raises:
+            ClientError: a problem, or no answer.
+        """
+        query = "" if language is None else f"?language={language}"
+        return self.post(f"/v1/decisions:preview{query}", body)
+
     def ask(self, deployment: str, messages: list[Document], *, max_tokens: int) -> httpx.Response:
         """Ask a deployed model; the answer's headers name its transparency record.
 

@@ -82,6 +82,10 @@ def _previewed(
         "subject": kind,
         "verdict": decision.verdict,
         "findings": [dict(one) for one in explain(decision, gate.policy, language)],
+        "results": [
+            {"rule": r.rule, "version": r.version, "effect": r.effect, "outcome": r.outcome}
+            for r in decision.results
+        ],
         "approvals_needed": [{"role": a.role, "count": a.count} for a in decision.approvals],
         "evaluated_at": document["evaluated_at"],
         "valid_until": decision.valid_until,

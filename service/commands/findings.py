@@ -34,6 +34,8 @@ def show_findings(decision: Mapping[str, Any]) -> None:
             head = "WAIVED"
         line()
         line(f"  {head}  {found['rule']}: {found['title']}")
+        if found.get("at"):
+            line(f"    at      {found['at']}")
         if found["pointer"]:
             value = "not known" if found["value"] is None else found["value"]
             line(f"    saw     {found['pointer']} = {value}")

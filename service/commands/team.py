@@ -5,6 +5,7 @@ from pathlib import Path
 
 from service.commands.grammar import Subparsers, group_of, remote
 
+_LANGUAGES = ("en", "fr", "de", "es", "pt", "pl")
 _RECIPIENTS = ("auditor", "authority", "controller", "internal")
 
 
@@ -12,6 +13,7 @@ def add_commands(subparsers: Subparsers) -> None:
     """Add them all, in the order of the main flow."""
     _registry(subparsers)
     _jobs(subparsers)
+    _check(subparsers)
     _decisions(subparsers)
     _deployments(subparsers)
     _documents(subparsers)
@@ -106,6 +108,33 @@ def _jobs(subparsers: Subparsers) -> None:
     )
     _with_id(subparsers, "logs", "print what a job's newest run wrote", "jobs:logs")
     _with_id(subparsers, "cancel", "cancel a job, or stop its run", "jobs:cancel")
+
+
+def _check(subparsers: Subparsers) -> None:
+    parser = remote(
+        subparsers,
+        "check",
+        "say what the gate would decide, without submitting: exits 0 allow, 1 deny, 2 needs"
+        " approval, 64 and more when there is no verdict",
+        handler="checking:check",
+        examples="placet check job.yaml\n"
+        "placet check job.yaml --format sarif --output placet.sarif --language fr\n"
+        "placet check --deploy deployment.yaml --format junit --output placet.xml\n"
+        "placet check --facts facts.yaml --at 2026-12-01T09:00:00Z --site-country FR",
+    )
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="YAML or JSON")
+    parser.add_argument("--deploy", action="store_true", help="they ask for deployments")
+    parser.add_argument("--format", choices=("text", "json", "sarif", "junit"), default="text")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="write the report there, and text to the screen"
+    )
+    parser.add_argument("--language", choices=_LANGUAGES, help="of the messages (default: en)")
+    group = parser.add_argument_group("offline, with the rules on this machine")
+    group.add_argument("--facts", type=Path, metavar="FILE", help="decide on a facts document")
+    group.add_argument("--at", metavar="INSTANT", help="as of then, YYYY-MM-DDThh:mm:ssZ")
+    group.add_argument("--packs", type=Path, action="append", help="folder of packs; repeatable")
+    group.add_argument("--reference", type=Path, metavar="DIR", help="folder of reference tables")
+    group.add_argument("--site-country", metavar="CC", help="country of the own site")
 
 
 def _decisions(subparsers: Subparsers) -> None:
