@@ -7,13 +7,14 @@ minutes in its permit.
 
 from typing import Any
 
+from policies import estimate
 from policies.reference import Reference
+from policies.workload import architecture_flop_1e15
 from service.places import SITE, Place
 from service.requests import DeploymentRequest, JobRequest
 from service.tables import BaseModel, DatasetVersion
 
 FORMAT = "placet.facts/1"
-_FLOP_UNIT = 10**15
 _MICROS_PER_CENT = 10_000
 
 
@@ -24,8 +25,7 @@ def training_flop_1e15(base: BaseModel, dataset: DatasetVersion, *, epochs: int)
     architecture-based method. Tokens are bounded by bytes, since a byte-level tokenizer has no
     shorter token.
     """
-    flop = 6 * base.num_parameters * dataset.size_bytes * epochs
-    return -(-flop // _FLOP_UNIT)
+    return architecture_flop_1e15(base.num_parameters, dataset.size_bytes * epochs)
 
 
 def cost_estimate_cents(
@@ -37,24 +37,15 @@ def cost_estimate_cents(
     minutes: int,
     site_price: int | None,
 ) -> int | None:
-    """Say the most it can cost in euro cents, or None when no price is known.
+    """Say the most it can cost in euro cents, or None when no price in euros is known.
 
-    The own site's price is the operator's; any other is a dated row.
+    The time is billed as the dated row says. On the own site a row counts first, then the
+    operator's one price, by the started minute.
     """
-    if provider == SITE[0]:
-        hourly = None if site_price is None else site_price * _MICROS_PER_CENT
-    else:
-        hourly = next(
-            (
-                int(row["price_micros_per_hour"])
-                for row in reference.rows("prices")
-                if (row["provider"], row["flavor"]) == (provider, flavor)
-            ),
-            None,
-        )
-    if hourly is None:
-        return None
-    return -(-hourly * max(gpus, 1) * minutes // (60 * _MICROS_PER_CENT))
+    price = estimate.price_row(reference, provider, flavor)
+    if price is None and provider == SITE[0] and site_price is not None:
+        price = {"price_micros_per_hour": site_price * _MICROS_PER_CENT, "billing_step_s": 60}
+    return None if price is None else estimate.cost_cents(price, units=gpus, minutes=minutes)
 
 
 def job_facts(
