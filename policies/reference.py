@@ -153,7 +153,7 @@ def _checker() -> Any:
     return default_evaluator().compile(schema("reference"))
 
 
-_KEYS: Mapping[str, Callable[[Row], Sequence[object]]] = {
+KEYS: Mapping[str, Callable[[Row], Sequence[object]]] = {
     "regions": lambda r: [(r["provider"], r["region"])],
     "providers": lambda r: [r["id"]],
     "services": lambda r: [(r["provider"], r["service"])],
@@ -179,7 +179,7 @@ def check(document: Any) -> None:
     if not checker.is_valid(document):
         pointer, keyword = checker.failures(document)[0]
         raise ReferenceDataError(f"reference data: `{pointer}` breaks `{keyword}`")
-    for table, key in _KEYS.items():
+    for table, key in KEYS.items():
         found = [k for row in document["tables"].get(table, ()) for k in key(row)]
         twice = sorted({str(k) for k in found if found.count(k) > 1})
         if twice:
