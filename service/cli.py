@@ -18,7 +18,7 @@ from service.commands import operations, team
 from service.commands.errors import CommandError, Status
 from service.commands.grammar import Subparsers
 
-_CHECK_STATUS = {Status.USAGE: 64, Status.REFUSED: 69}  # as EX_USAGE, EX_UNAVAILABLE of sysexits.h
+_CHECK_STATUS: Mapping[int, int] = {Status.USAGE: 64, Status.REFUSED: 69}  # as sysexits.h
 _ROOMS = frozenset({"audit", "policies", "model_cards", "trainer", "service"})
 _REPLAY_HELP = "make every decision again from its own inputs (L8); needs placet[policies]"
 _EPILOG = """\
@@ -89,6 +89,7 @@ def _parser(chosen: str) -> argparse.ArgumentParser:
     team.add_commands(commands)
     _mount(commands, "verify", "check an exported audit log offline", chosen)
     _mount(commands, "policy", "check, test and show the rules of the gate", chosen)
+    _mount(commands, "cost", "estimate a fine-tune; compare owning with renting", chosen)
     operations.add_commands(commands)
     return parser
 
@@ -98,8 +99,9 @@ def _mount(commands: Subparsers, name: str, text: str, chosen: str) -> None:
     if chosen != name:
         commands.add_parser(name, help=text)
         return
-    room = {"verify": "audit", "policy": "policies"}[name]
-    door = _imported(f"{room}.__main__", extra=room)
+    place = {"verify": "audit.__main__", "policy": "policies.__main__"}
+    module = place.get(name, f"policies.commands.{name}")
+    door = _imported(module, extra=module.partition(".")[0])
     parser = door.add_commands(commands)
     if name == "verify":
         parser.add_argument("--replay", action="store_true", help=_REPLAY_HELP)

@@ -62,9 +62,12 @@ def check(served, placet, monkeypatch):
 
 
 def yaml_file(folder, body, name="job.yaml"):
-    path = folder / name
+    path, writer = folder / name, YAML()
+    writer.representer.add_representer(
+        type(None), lambda of, _: of.represent_scalar("tag:yaml.org,2002:null", "null")
+    )
     with path.open("w") as file:
-        YAML().dump(body, file)
+        writer.dump(body, file)
     return path
 
 
