@@ -242,7 +242,8 @@ def set_value(reference: Reference, assignment: str) -> Reference:
         raise CostError(
             f"--set {assignment}: expected hosting.ID=N, estimates.ID=N or prices.FLAVOR=N"
         )
-    if not (text.isascii() and text.isdigit() and int(text) <= MAX_INTEGER):
+    is_number = text.isascii() and text.isdigit() and len(text) <= 16
+    if not is_number or int(text) > MAX_INTEGER:
         raise CostError(f"--set {place}: expected a whole number from 0 to 2^53-1, got `{text}`")
     column, member = ("flavor", "price_micros_per_hour") if table == "prices" else ("id", "value")
     rows = [row for row in reference.rows(table) if row[column] == name]

@@ -1,0 +1,1 @@
+"""The commands of `placet policy` and `placet cost`, one module each."""
