@@ -53,10 +53,8 @@ def estimate_lines(answer: Mapping[str, Any]) -> list[str]:
         lines.append(f"assumed: {'; '.join(answer['assumed'])}")
     if answer["referral"]:
         return [*lines, answer["referral"]]
-    rows = [
-        _OPTION_HEAD,
-        *(_option_cells(each, answer["recommended"]) for each in answer["options"]),
-    ]
+    best = answer["recommended"]
+    rows = [_OPTION_HEAD, *(_option_cells(each, best) for each in answer["options"])]
     lines += ["", *_table(rows), ""]
     if best is None:
         lines.append("no flavor is known to fit with a known price")
