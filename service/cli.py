@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
-from service.commands import operations, team
+from service.commands import operations, policy, team
 from service.commands.errors import CommandError, Status
-from service.commands.grammar import Subparsers
+from service.commands.grammar import Subparsers, held_by
 
 _CHECK_STATUS: Mapping[int, int] = {Status.USAGE: 64, Status.REFUSED: 69}  # as sysexits.h
 _ROOMS = frozenset({"audit", "policies", "model_cards", "trainer", "service"})
@@ -106,6 +106,8 @@ def _mount(commands: Subparsers, name: str, text: str, chosen: str) -> None:
     if name == "verify":
         parser.add_argument("--replay", action="store_true", help=_REPLAY_HELP)
         parser.set_defaults(handler="verifying:verify", extra="")
+    else:
+        policy.add_commands(held_by(commands.choices[name]))
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -57,3 +57,15 @@ def group_of(subparsers: Subparsers, name: str, text: str) -> Subparsers:
     """Add a command that only holds further ones."""
     parser = subparsers.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     return parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
+
+
+def held_by(parser: argparse.ArgumentParser) -> Subparsers:
+    """Return where the commands below a command are added.
+
+    Raises:
+        LookupError: it has none.
+    """
+    for action in parser._actions:  # noqa: SLF001 — argparse gives no other way back to them
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 — as above
+            return action
+    raise LookupError(f"`{parser.prog}` holds no commands")
