@@ -19,7 +19,7 @@ from policies.estimate import estimate
 from policies.places import Facts, Setting, place
 from policies.reference import Reference
 
-VERSION = "placet.derive/1"
+VERSION = "placet.derive/2"
 
 CLASSES = (
     "personal",
