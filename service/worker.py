@@ -15,6 +15,7 @@ from service import hosting, models, runs
 from service.approvals import expire
 from service.clock import seconds
 from service.engines.protocol import EngineError
+from service.expiring import DailyWarning
 from service.installation import Installation
 from service.ledger import ForkError, RolledBackError
 from service.lifecycle import DeploymentState, JobState
@@ -37,6 +38,7 @@ class Worker:
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
         self._stop = threading.Event()
+        self._certificates = DailyWarning()
         self._threads = [
             threading.Thread(target=self._loop, args=("log", self.publish), daemon=True),
             threading.Thread(target=self._loop, args=("jobs", self._work_jobs), daemon=True),
@@ -94,6 +96,7 @@ class Worker:
 
     def _work_deployments(self) -> None:
         context = self._installation.deployments
+        self._step(self._warn, "certificates")
         for deployment_id in self._overdue(Deployment):
             self._step(self._expire_deployment, deployment_id)
         for deployment_id in self._deployments(DeploymentState.APPROVED):
@@ -124,6 +127,12 @@ class Worker:
         except Exception:  # a composition root: a bug in one step ends one step
             log.exception("worker.step_failed", subject=subject)
             return None
+
+    def _warn(self, _: str) -> None:
+        """Say once a day which certificates end soon, and what rests on them."""
+        today = self._installation.clock().date()
+        with self._installation.transactions.read() as session:
+            self._certificates.say(session, self._installation.gate.reference, today=today)
 
     def _expire_job(self, job_id: str) -> None:
         with self._installation.transactions.write() as tx:

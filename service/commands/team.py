@@ -17,6 +17,7 @@ def add_commands(subparsers: Subparsers) -> None:
     _decisions(subparsers)
     _deployments(subparsers)
     _documents(subparsers)
+    _reference(subparsers)
     _evidence(subparsers)
 
 
@@ -208,6 +209,20 @@ def _documents(subparsers: Subparsers) -> None:
             "--form", choices=forms, default="json" if name == "transparency" else "md"
         )
         parser.add_argument("--out", type=Path, metavar="FILE", help="write it to a file")
+
+
+def _reference(subparsers: Subparsers) -> None:
+    commands = group_of(subparsers, "reference", "reference data: what the rules rest on")
+    parser = remote(
+        commands,
+        "expiring",
+        "list certificates that end soon, with the jobs and deployments that rest on them",
+        handler="expiring:expiring",
+        examples="placet reference expiring\nplacet reference expiring --within 90 --json",
+    )
+    parser.add_argument(
+        "--within", type=int, metavar="DAYS", help="days from today (default: the house policy's)"
+    )
 
 
 def _evidence(subparsers: Subparsers) -> None:
