@@ -128,9 +128,15 @@ def _reference(options: argparse.Namespace) -> Reference:
     for path in options.prices:
         content = _document(path)
         rows, defaults = content.get("rows"), content.get("defaults", {})
-        if not isinstance(rows, list) or not isinstance(defaults, dict):
+        is_table = (
+            set(content) <= {"table", "defaults", "rows"}
+            and isinstance(defaults, dict)
+            and isinstance(rows, list)
+            and all(isinstance(row, dict) for row in rows)
+        )
+        if not is_table:
             raise CostError(f"{path.name}: expected `table`, `defaults` and a list of `rows`")
-        laid = [{**defaults, **row} for row in rows if isinstance(row, dict)]
+        laid = [{**defaults, **row} for row in rows or ()]
         found = lay_over(found, str(content.get("table")), laid)
     for assignment in options.set:
         found = set_value(found, assignment)

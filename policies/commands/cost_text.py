@@ -117,6 +117,7 @@ def comparison_lines(answer: Mapping[str, Any]) -> list[str]:
     return [
         f"{server}, against {against}",
         f"one GPU-hour is an hour of the rented flavor; {does}",
+        "euros a month, before tax; the rented side without storage",
         "",
         *_table([_LOAD_HEAD, *(_load_cells(each) for each in answer["loads"])]),
         "",
