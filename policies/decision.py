@@ -19,6 +19,7 @@ changes whenever its output may change. Facts that cannot be read at all are rec
 
 import datetime as dt
 import functools
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -52,7 +53,6 @@ class Finding:
     at: tuple[Failure, ...] = ()
     missing: tuple[str, ...] = ()
 
-    @functools.lru_cache(maxsize=4096)  # noqa: B019 — values, few of them, the same every time
     def to_bytes(self) -> bytes:
         """Return the canonical bytes that stand in the record."""
         return canonical(self.to_document())
@@ -96,7 +96,12 @@ class Decision:
     valid_until: str
     facts_digest: Digest
     record: bytes = field(repr=False)
-    document: Mapping[str, Any] = field(repr=False)
+
+    @functools.cached_property
+    def document(self) -> Mapping[str, Any]:
+        """Return the record as JSON values, read when they are first wanted."""
+        document: dict[str, Any] = json.loads(self.record)
+        return document
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -128,7 +133,6 @@ class Decision:
                 valid_until=document["valid_until"],
                 facts_digest=Digest(document["facts_digest"]),
                 record=record,
-                document=document,
             )
         except (KeyError, TypeError) as cause:
             raise GateError("decision record: a member is missing or misshapen") from cause

@@ -19,6 +19,7 @@ from typing import Any
 
 from audit.canonical import CanonicalError, canonical
 from policies.evaluator import Checker, Evaluator, Failure
+from policies.memory import Pieces
 from policies.strict import StrictError, parse_json, parse_yaml
 
 FORMAT = "placet.facts/1"
@@ -71,19 +72,31 @@ def parse_facts(data: bytes, *, syntax: str = "json") -> dict[str, Any]:
 def contract_errors(facts: Any, evaluator: Evaluator) -> tuple[bytes, Any, list[Failure]]:
     """Check facts against the contract; any failure means that the gate denies.
 
-    Returns the canonical bytes, the same facts as a copy in plain JSON types, and the failures,
-    sorted: pairs of a JSON pointer and a keyword of JSON Schema or one of the keywords above.
-    What cannot be read (a float, NaN, a big integer, a lone surrogate, too much, not an object)
-    gives "null".
+    Returns the canonical bytes, the facts in JSON's own Python types (the same object where it
+    has no others), and the failures, sorted: pairs of a JSON pointer and a keyword of JSON
+    Schema or one of the keywords above. What cannot be read (a float, NaN, a big integer, a
+    lone surrogate, too much, not an object) gives "null".
     """
     try:
-        data = canonical([facts])[1:-1]  # one level deeper, as it will stand in the record
+        data, plain = _read(facts)
     except (CanonicalError, RecursionError):
-        data = b"null"
-    if not isinstance(facts, dict) or data == b"null" or len(data) > MAX_FACTS_BYTES:
+        data, plain = b"null", None
+    if not isinstance(plain, dict) or len(data) > MAX_FACTS_BYTES:
         return b"null", None, [("", UNREADABLE)]
-    plain = json.loads(data)  # tuples and subclasses are gone
     if b"\\" in data:  # only a quote, a backslash or a control character needs an escape
         return data, plain, [("", CHARACTERS)]
     checker = _contract(evaluator)
     return data, plain, [] if checker.is_valid(plain) else checker.failures(plain)
+
+
+@functools.cache
+def _pieces() -> Pieces:
+    return Pieces(schema("facts")["properties"], depth=1)
+
+
+def _read(facts: Any) -> tuple[bytes, Any]:
+    """Return canonical bytes, as deep as in the record, and plain types."""
+    if type(facts) is dict and (written := _pieces().write(facts)) is not None:
+        return written[0], facts
+    data = canonical([facts])[1:-1]
+    return data, json.loads(data)  # tuples and subclasses are gone

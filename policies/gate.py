@@ -1,6 +1,6 @@
 """The gate: facts in, decision and record out. Pure; nothing here reads a clock or a file.
 
-Steps, numbered in the code:
+Steps:
  (1) contract: a closed, typed facts document, or deny;
  (2) derive what rules need and JSON Schema cannot say;
  (3) ask every rule in force. Each fact that `applies_when` names must be known, else the rule is
@@ -11,77 +11,32 @@ Steps, numbered in the code:
      `unknown` and `error` deny, except on a `warn` rule, where they warn. No rules: deny.
 
 So the gate is monotone: deleting a fact, withdrawing a waiver, or adding a rule to a policy whose
-obligations are answered never makes a verdict milder.
+obligations are answered never makes a verdict milder. No decision is ever remembered: each takes
+every step; only pure parts of them (`policies.memory`) answer again what they answered before.
 
 `replay` decides again from a record and compares bytes. Level 1 asks the rules about the
 recorded facts and derived facts; level 2 derives again from the raw facts and reference data.
+Level 2 needs the derivation that the record names: where that is not today's, it is not checked.
 """
 
-import datetime as dt
 import functools
-import re
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
-from audit.canonical import canonical, digest
-from policies.decision import (
-    FORMAT,
-    INSTANT,
-    VERDICTS,
-    Decision,
-    Finding,
-    GateError,
-    parse_instant,
-)
+from audit.canonical import CanonicalError, canonical, digest
+from policies.asking import CompiledRule, ask, compile_rule
+from policies.decision import Decision, GateError
 from policies.derive import VERSION, derive
-from policies.evaluator import Checker, EvaluationError, Evaluator, Failure, default_evaluator
+from policies.evaluator import Evaluator, default_evaluator
 from policies.facts import contract_errors
-from policies.pointers import Path, missing
+from policies.judging import Checked, Question, judge
 from policies.policy import Policy
 from policies.reference import Reference
-from policies.rule import Approval, Rule
-from policies.waiver import Waiver, WaiverError, considered
+from policies.waiver import Waiver, WaiverError
 
-_SUBJECT_FORM = re.compile(r"[a-z][a-z_]*:[A-Za-z0-9][A-Za-z0-9._-]{0,127}(@[0-9]{1,9})?\Z")
-# What an engine can raise on a schema it compiled and facts that the contract let through.
-_ENGINE_FAULTS = (EvaluationError, ArithmeticError, LookupError, TypeError, ValueError)
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledRule:
-    """A rule with its two schemas compiled by one engine."""
-
-    rule: Rule
-    applies: Checker | None
-    requires: Checker
-
-
-def compile_rule(rule: Rule, evaluator: Evaluator) -> CompiledRule:
-    """Compile one rule.
-
-    Raises:
-        EvaluationError: the engine refuses a schema.
-    """
-    applies = None if rule.applies_when is None else evaluator.compile(rule.applies_when)
-    return CompiledRule(rule, applies, evaluator.compile(rule.requires))
-
-
-@functools.lru_cache(maxsize=32)
-def _compiled(policy: Policy, evaluator: Evaluator) -> tuple[CompiledRule, ...]:
-    return tuple(compile_rule(rule, evaluator) for rule in policy.rules)
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """All that a decision depends on, facts and derived facts apart."""
-
-    policy: Policy
-    reference: Reference
-    evaluated_at: str
-    subject: str
-    waivers: tuple[Waiver, ...]
-    evaluator: Evaluator
+__all__ = ["CompiledRule", "ReplayResult", "ask", "compile_rule", "decide", "replay"]
 
 
 def decide(
@@ -97,203 +52,46 @@ def decide(
     """Decide on facts at an instant; the same arguments give the same bytes on any engine.
 
     `evaluated_at` is `YYYY-MM-DDThh:mm:ssZ`; `subject` is `kind:id` or `kind:id@version`.
+    `facts` are not changed, and not kept.
 
     Raises:
         GateError: the instant or the subject is misspelt.
     """
-    at = parse_instant(evaluated_at)
-    if not _SUBJECT_FORM.match(subject):
-        raise GateError(f"subject {subject!r}: expected `kind:id` or `kind:id@version`")
     engine = evaluator or default_evaluator()
-    question = _Question(policy, reference, evaluated_at, subject, tuple(waivers), engine)
-    encoded, plain, errors = contract_errors(facts, engine)  # (1)
-    derived = {} if errors else derive(plain, reference, at)  # (2)
-    return _judge(question, (encoded, plain), derived, errors)
-
-
-def _judge(
-    question: _Question,
-    both: tuple[bytes, Any],
-    derived: Mapping[str, Any],
-    errors: Sequence[Failure],
-) -> Decision:
-    """Take steps 3 to 5; `both` are the facts in canonical bytes and in plain JSON types."""
-    policy, (encoded, facts) = question.policy, both
-    results: list[Finding] = []
-    obligations: dict[str, str] = {}
-    if not errors:
-        stage, seen = facts["stage"], {**facts, "derived": derived}
-        rules = _compiled(policy, question.evaluator)
-        in_force = [c for c in rules if c.rule.is_in_force(stage, question.evaluated_at)]
-        known: dict[Path, list[str]] = {}
-        results = [_waive(question, ask(rule, seen, known)) for rule in in_force]  # (3)
-        obligations = _obligations(policy, stage, derived, in_force)  # (4)
-    verdict = _verdict(results, errors, obligations)  # (5)
-    approvals = _approvals(policy, results) if verdict == "require_approval" else ()
-    document = {
-        "format": FORMAT,
-        "subject": question.subject,
-        "evaluated_at": question.evaluated_at,
-        "valid_until": _valid_until(policy, question.evaluated_at),
-        "policy": policy.digest,
-        "reference": question.reference.digest,
-        "derivation": VERSION,
-        "facts": facts,
-        "facts_digest": digest(encoded),
-        "derived": derived,
-        "waivers": considered(question.waivers),
-        "verdict": verdict,
-        "approvals": [{"role": a.role, "count": a.count} for a in approvals],
-        "contract_errors": [{"pointer": p, "keyword": k} for p, k in errors],
-        "obligations": obligations,
-        "results": [finding.to_document() for finding in results],
-    }
-    return Decision(
-        verdict=verdict,
-        approvals=approvals,
-        results=tuple(results),
-        contract_errors=tuple(errors),
-        obligations=obligations,
-        valid_until=document["valid_until"],
-        facts_digest=document["facts_digest"],
-        record=_record(document, encoded, results),
-        document=document,
+    return _decide(
+        Question(policy, reference, evaluated_at, subject, tuple(waivers), engine), facts
     )
 
 
-def _record(document: Mapping[str, Any], encoded: bytes, results: Sequence[Finding]) -> bytes:
-    """Return `canonical(document)`, faster: facts and results are already encoded."""
-    ready = {"facts": encoded, "results": b"[%b]" % b",".join(f.to_bytes() for f in results)}
-    members = [
-        b'"%b":%b' % (name.encode(), ready.get(name) or canonical(value))
-        for name, value in sorted(document.items())
-    ]
-    return b"{%b}" % b",".join(members)
-
-
-def ask(
-    asked: CompiledRule, seen: Mapping[str, Any], known: dict[Path, list[str]] | None = None
-) -> Finding:
-    """Ask one rule; `known` remembers what is missing, across the rules of one decision."""
-    rule = asked.rule
-    cache: dict[Path, list[str]] = {} if known is None else known
-    outcome, at, absent = "error", tuple[Failure, ...](), tuple[str, ...]()
-    try:
-        if asked.applies is not None and (absent := _absent(rule.applies_needs, seen, cache)):
-            outcome = "unknown"
-        elif asked.applies is not None and not asked.applies.is_valid(
-            _shown(seen, rule.applies_view)
-        ):
-            outcome = "not_applicable"
-        elif absent := _absent(rule.requires_needs, seen, cache):
-            outcome = "unknown"
-        elif asked.requires.is_valid(shown := _shown(seen, rule.requires_view)):
-            outcome = "pass"
-        else:
-            at, outcome = tuple(asked.requires.failures(shown)), "violated"
-    except _ENGINE_FAULTS:
-        outcome = "error"
-    return Finding(rule.id, rule.version, rule.effect, outcome, at, absent)
-
-
-def _absent(
-    paths: tuple[Path, ...], seen: Mapping[str, Any], known: dict[Path, list[str]]
-) -> tuple[str, ...]:
-    found: list[str] = []
-    for path in paths:
-        if path not in known:
-            known[path] = missing(seen, path)
-        found += known[path]
-    return tuple(sorted(set(found))) if found else ()
-
-
-def _shown(seen: Mapping[str, Any], view: tuple[Path, ...]) -> dict[str, Any]:
-    """Return only the members that a schema names: engines copy what they are given."""
-    shown: dict[str, Any] = {path[0]: seen[path[0]] for path in view if len(path) == 1}
-    inner = {path[1]: seen["derived"][path[1]] for path in view if len(path) == 2}
-    return {**shown, "derived": inner} if inner else shown
-
-
-def _waive(question: _Question, found: Finding) -> Finding:
-    if found.outcome != "violated" or not question.waivers:
-        return found
-    rule = question.policy.rule(found.rule)
-    covers = (w.covers(found, question.subject, question.evaluated_at) for w in question.waivers)
-    if rule is not None and rule.waivable and any(covers):
-        return Finding(found.rule, found.version, found.effect, "waived", found.at)
-    return found
-
-
-def _obligations(
-    policy: Policy, stage: str, derived: Mapping[str, Any], in_force: Sequence[CompiledRule]
-) -> dict[str, str]:
-    """Answer every obligation that binds: `asked`, `missing`, or `unknown` with its data class."""
-    families = {asked.rule.family for asked in in_force}
-    data = derived.get("data", {})
-    found: dict[str, str] = {}
-    for o in policy.obligations:
-        if not o.holds(stage, data):
-            continue
-        is_sure = o.data == "any" or o.data in data
-        state = "asked" if o.family in families else "missing" if is_sure else "unknown"
-        found[o.family] = "missing" if found.get(o.family) == "missing" else state
-    return found
-
-
-def _verdict(
-    results: Sequence[Finding], errors: Sequence[Failure], obligations: Mapping[str, str]
-) -> str:
-    if errors or not results or set(obligations.values()) - {"asked"}:
-        return "deny"
-    return max((_weight(finding) for finding in results), key=VERDICTS.index)
-
-
-def _weight(finding: Finding) -> str:
-    """Say what one outcome alone would lead to."""
-    if finding.outcome in ("pass", "not_applicable"):
-        return "allow"
-    if finding.outcome == "waived" or finding.effect == "warn":
-        return "allow_with_warnings"
-    return finding.effect if finding.outcome == "violated" else "deny"
-
-
-def _approvals(policy: Policy, results: Sequence[Finding]) -> tuple[Approval, ...]:
-    """Unite the approvals of every violated rule: the highest count for each role."""
-    counts: dict[str, int] = {}
-    asking = {finding.rule for finding in results if finding.outcome == "violated"}
-    for rule in policy.rules:
-        for approval in rule.approvals if rule.id in asking else ():
-            counts[approval.role] = max(counts.get(approval.role, 0), approval.count)
-    return tuple(Approval(role, counts[role]) for role in sorted(counts))
-
-
-def _valid_until(policy: Policy, now: str) -> str:
-    """Return the end of the decision's validity: never past the next change of rules in force."""
-    minutes = dt.timedelta(minutes=policy.validity_minutes)
-    latest = (parse_instant(now) + minutes).strftime(INSTANT)
-    return min([edge for edge in policy.edges if now < edge < latest], default=latest)
+def _decide(question: Question, facts: Any) -> Decision:
+    at = question.instant()
+    checked = Checked(*contract_errors(facts, question.evaluator))
+    derived = {} if checked.errors else derive(checked.facts, question.reference, at)
+    return judge(question, checked, derived)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What a replay found; `identical` means that all of it holds.
+    """What a replay found; `identical` means that all of it was checked and holds.
 
     `same_inputs`: the policy and reference bytes have the digests that the record names.
     `same_output` (level 1): the recorded facts and derived facts give the recorded bytes.
-    `same_derived` (level 2): the raw facts and reference data give the recorded derived facts.
+    `same_derived` (level 2): the raw facts and reference data give the recorded derived facts;
+    None when that was not checked, and `not_checked` says why.
     `differing` names the members of the record that came out differently.
     """
 
     same_inputs: bool
     same_output: bool
-    same_derived: bool
+    same_derived: bool | None
     differing: tuple[str, ...]
     verdict: str
+    not_checked: str = ""
 
     @property
     def identical(self) -> bool:
         """Say whether the record was reproduced byte for byte from exactly its inputs."""
-        return self.same_inputs and self.same_output and self.same_derived
+        return self.same_inputs and self.same_output and self.same_derived is True
 
 
 def replay(
@@ -305,39 +103,105 @@ def replay(
 ) -> ReplayResult:
     """Decide again from a record, the policy and the reference data, and compare.
 
+    The policy and the reference data are read once for all records that share them.
+
     Raises:
         GateError: the record is malformed.
         RuleError: the policy is.
         ReferenceDataError: the reference data are.
     """
-    document: Any = Decision.from_record(record).document
+    engine = evaluator or default_evaluator()
     policy, reference = Policy.from_bytes(policy_bytes), Reference.from_bytes(reference_bytes)
+    named = (_digest(policy_bytes), _digest(reference_bytes))
+    again = _again(record, policy, reference, engine)
+    if again is not None:
+        is_named = named == (policy.digest, reference.digest)
+        return ReplayResult(is_named, True, True, (), again)
+    return _compared(record, policy, reference, named, engine)
+
+
+@functools.lru_cache(maxsize=16)
+def _digest(data: bytes) -> str:
+    return digest(data)
+
+
+def _again(record: bytes, policy: Policy, reference: Reference, engine: Evaluator) -> str | None:
+    """Return the verdict when deciding again gives exactly these bytes, else None.
+
+    What is read out of the record here is a guess at what was asked: only the comparison counts,
+    for the bytes of a decision are those of a well-formed record, whatever led to asking for it.
+    """
+    try:
+        facts, evaluated_at, subject, waivers = _asked(record)
+        question = Question(policy, reference, evaluated_at, subject, waivers, engine)
+        second = _decide(question, facts)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return second.verdict if second.record == record else None
+
+
+_FACTS, _DIGEST, _AT = b',"facts":', b',"facts_digest":"sha256:', b',"evaluated_at":"'
+_SUBJECT, _UNTIL, _WAIVERS = b',"subject":"', b'","valid_until":"', b',"waivers":'
+
+
+def _asked(record: bytes) -> tuple[Any, str, str, tuple[Waiver, ...]]:
+    """Cut what was asked out of a record, trusting its order; raises ValueError when it fails."""
+    end = record.rindex(_DIGEST)
+    start = record.index(_FACTS)
+    at = record.rindex(_AT, 0, start) + len(_AT)
+    subject = record.rindex(_SUBJECT) + len(_SUBJECT)
+    waivers = record.rindex(_WAIVERS) + len(_WAIVERS)
+    return (
+        _DECODER.decode(record[start + len(_FACTS) : end].decode()),
+        record[at : at + 20].decode(),
+        record[subject : record.index(_UNTIL, subject)].decode(),
+        tuple(Waiver.from_document(w) for w in _DECODER.decode(record[waivers:-1].decode())),
+    )
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise ValueError(f"not an integer: {text}")
+
+
+_DECODER = json.JSONDecoder(parse_float=_refuse_number, parse_constant=_refuse_number)
+
+
+def _compared(
+    record: bytes,
+    policy: Policy,
+    reference: Reference,
+    named: tuple[str, str],
+    engine: Evaluator,
+) -> ReplayResult:
+    """Read a record strictly, decide again, and say what differs."""
+    first = Decision.from_record(record)
+    document: Any = first.document
+    if not isinstance(document["derived"], dict):
+        raise GateError("decision record: `derived` is not an object")
     try:
         waivers = tuple(Waiver.from_document(w) for w in document["waivers"])
-        facts, derived, subject = document["facts"], document["derived"], document["subject"]
-        evaluated_at = document["evaluated_at"]
-        second = decide(
-            policy,
-            reference,
-            facts,
-            evaluated_at=evaluated_at,
-            subject=subject,
-            waivers=waivers,
-            evaluator=evaluator,
-        )
-    except (KeyError, TypeError, WaiverError) as cause:
+        about = document["evaluated_at"], document["subject"], waivers, engine
+        question = Question(policy, reference, *about, document["derivation"])
+        question.instant()
+        facts = document["facts"]
+        checked = Checked(canonical([facts])[1:-1], facts, first.contract_errors)
+        second = None
+        if question.derivation == VERSION:
+            second = _decide(question, facts)
+            checked = Checked(checked.encoded, facts, second.contract_errors)
+        level_1 = judge(question, checked, document["derived"])
+    except (KeyError, TypeError, AttributeError, CanonicalError, WaiverError) as cause:
         raise GateError("decision record: a member is missing or misshapen") from cause
-    if not isinstance(derived, dict):
-        raise GateError("decision record: `derived` is not an object")
-    engine = evaluator or default_evaluator()
-    question = _Question(policy, reference, evaluated_at, subject, waivers, engine)
-    first = _judge(question, (canonical(facts), facts), derived, second.contract_errors)
-    names = sorted(set(document) | set(second.document))
+    made = second or level_1
+    names = sorted(set(document) | set(made.document))
     return ReplayResult(
-        same_inputs=document.get("policy") == digest(policy_bytes)
-        and document.get("reference") == digest(reference_bytes),
-        same_output=first.record == record,
-        same_derived=derived == second.document["derived"],
-        differing=tuple(n for n in names if document.get(n) != second.document.get(n)),
-        verdict=second.verdict,
+        same_inputs=(document.get("policy"), document.get("reference")) == named,
+        same_output=level_1.record == record,
+        same_derived=None if second is None else document["derived"] == second.document["derived"],
+        differing=tuple(n for n in names if document.get(n) != made.document.get(n)),
+        verdict=made.verdict,
+        not_checked=""
+        if second
+        else f"derived by {question.derivation!r}, and this release derives by {VERSION!r}: "
+        "level 2 needs the release that made the record",
     )
