@@ -30,6 +30,7 @@ class Prefix(StrEnum):
     DEPLOYMENT = "dep"
     ENTRY = "evt"
     EXPORT = "exp"
+    WAIVER = "wvr"
 
 
 def new_id(prefix: Prefix) -> str:

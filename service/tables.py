@@ -212,6 +212,49 @@ class Approval(_Governed, SQLModel, table=True):
         return f"{self.subject_kind}:{self.subject_id}"
 
 
+class StoredWaiver(_Governed, SQLModel, table=True):
+    """One exception from one version of one rule for one subject, and who answers for it.
+
+    `approvals` holds {"approver", "role", "at", "entry"} in the order they were given. The reason
+    is personal text and lies sealed beside the log; `reason_digest` is its commitment there.
+    """
+
+    __tablename__ = "waiver"
+    __table_args__ = (
+        Index("ix_waiver_subject", "subject_kind", "subject_id"),
+        CheckConstraint("state IN ('requested', 'approved', 'refused', 'revoked')", name="state"),
+        CheckConstraint("category IN ('waiver', 'mitigated')", name="category"),
+        CheckConstraint("subject_kind IN ('job', 'deployment')", name="subject_kind"),
+    )
+
+    id: str = Field(sa_type=Text, primary_key=True)
+    version: int = Field(default=0)
+    entry_id: str = Field(sa_column=_entry_id())
+    created_at: str = Field(sa_type=Text)
+    team: str = Field(sa_type=Text, index=True)
+    subject_kind: str = Field(sa_type=Text)
+    subject_id: str = Field(sa_type=Text)
+    rule: str = Field(sa_type=Text)
+    rule_version: str = Field(sa_type=Text)
+    category: str = Field(sa_type=Text)
+    ticket: str = Field(sa_type=Text)
+    requester_id: str = Field(sa_type=Text, foreign_key="principal.id")
+    document_digest: str = Field(sa_type=Text)
+    reason_digest: str | None = Field(default=None, sa_type=Text)
+    not_before: str = Field(sa_type=Text)
+    expires_at: str = Field(sa_type=Text)
+    approvals: list[dict[str, Any]] = Field(sa_type=JSON)
+    state: str = Field(sa_type=Text)
+    decided_at: str | None = Field(default=None, sa_type=Text)
+    revoked_at: str | None = Field(default=None, sa_type=Text)
+    revoked_by: str | None = Field(default=None, sa_type=Text)
+
+    @property
+    def entity(self) -> str:
+        """Name the subject: the entry is about it."""
+        return f"{self.subject_kind}:{self.subject_id}"
+
+
 class Run(_Governed, SQLModel, table=True):
     """What the engine does for one job, under one permit."""
 
@@ -339,6 +382,7 @@ Governed = (
     | Job
     | StoredDecision
     | Approval
+    | StoredWaiver
     | Run
     | ModelVersion
     | Deployment
@@ -352,6 +396,7 @@ GOVERNED: tuple[type[Governed], ...] = (
     Job,
     StoredDecision,
     Approval,
+    StoredWaiver,
     Run,
     ModelVersion,
     Deployment,
