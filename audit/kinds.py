@@ -31,6 +31,10 @@ class EventKind(StrEnum):
     APPROVAL_REFUSED = "approval.refused"
     APPROVAL_EXPIRED = "approval.expired"
     JOB_CANCELLED = "job.cancelled"
+    WAIVER_REQUESTED = "waiver.requested"
+    WAIVER_APPROVED = "waiver.approved"
+    WAIVER_REFUSED = "waiver.refused"
+    WAIVER_REVOKED = "waiver.revoked"
     RUN_DISPATCHING = "run.dispatching"
     RUN_STARTED = "run.started"
     RUN_OBSERVED = "run.observed"
@@ -185,6 +189,19 @@ KINDS: Mapping[EventKind, Kind] = {
     EventKind.APPROVAL_REFUSED: _kind("job deployment", record=_digest, role=is_code),
     EventKind.APPROVAL_EXPIRED: _kind("job deployment", record=_digest),
     EventKind.JOB_CANCELLED: _kind("job"),
+    EventKind.WAIVER_REQUESTED: _kind(
+        "job deployment",
+        optional={"digest": _digest},
+        waiver=identifier("wvr"),
+        rule=is_code,
+        rule_version=is_code,
+        category=one_of("waiver", "mitigated"),
+        not_before=_instant,
+        expires_at=_instant,
+    ),
+    EventKind.WAIVER_APPROVED: _kind("job deployment", waiver=identifier("wvr"), role=is_code),
+    EventKind.WAIVER_REFUSED: _kind("job deployment", waiver=identifier("wvr"), role=is_code),
+    EventKind.WAIVER_REVOKED: _kind("job deployment", waiver=identifier("wvr")),
     EventKind.RUN_DISPATCHING: _kind(
         "job",
         run=identifier("run"),
