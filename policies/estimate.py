@@ -132,7 +132,7 @@ def fit(work: Workload, row: Row, gpus: int, reference: Reference) -> Fit | None
     mib = int(row.get("vram_mib", row["vram_gib"] * 1024))
     if mib == 0 or not 1 <= gpus <= rows["gpus_max"]:
         return None
-    available = mib * (1000 - rows["keep_free_permille"]) // 1000
+    available = max(0, mib * (1000 - rows["keep_free_permille"]) // 1000)
     whole = _needed_mib(work, reference, 1)
     if whole <= available or gpus == 1:
         return Fit(needed_mib=whole, available_mib=available, is_sharded=False)
@@ -155,6 +155,8 @@ def minutes(
     for name in _BRACKET:
         scaling = 1000 if gpus == 1 else rows[f"scaling_{link}_{name}_permille"]
         rate = gpus * peak * _GFLOP * rows[f"utilisation_{name}_permille"] * scaling * quantised
+        if rate == 0:
+            return None
         found.append(up(flop, rate * 60) + rows[f"start_{name}_minutes"])
     return Bracket(*found)
 

@@ -6,6 +6,7 @@ A job document (YAML) says how it is trained and where; facts (`placet.facts/1`)
 What is not said is chosen for each flavor, or assumed as `Asked` says.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ FACTS_FORMAT = "placet.facts/1"
 _NUMBER = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?([kKmMbBtT]?)\Z")
 _POWERS = {"": 0, "k": 3, "m": 6, "b": 9, "t": 12}
 _NEAR = Fraction(1, 5)
+_MOST_GPUS = 64  # beyond it nothing is one job any more
 _PRECISIONS = ("bf16", "fp32")
 _DIMENSIONS = (
     "parameters", "layers", "hidden_size", "intermediate_size", "vocabulary_size",
@@ -257,17 +259,15 @@ def offer(asked: Asked, reference: Reference, row: Row) -> Offer:
     What never fits is offered with all GPUs that a job may have and recomputed activations.
     """
     most = constants(reference)["gpus_max"]
+    if not 1 <= most <= _MOST_GPUS:
+        raise CostError(f"estimates.gpus_max: expected 1 to {_MOST_GPUS}, got {most}")
     counts = range(1, most + 1) if asked.gpus is None else (asked.gpus,)
     ways = (False, True) if asked.checkpointing is None else (asked.checkpointing,)
-    made = None
-    for gpus in counts:
-        for way in ways:
-            work = asked.workload(checkpointing=way)
-            made = Offer(option(work, asked.tokens, reference, row, gpus), way)
-            if made.option.fit is not None and made.option.fit.headroom_mib >= 0:
-                return made
-    if made is None:
-        raise CostError("--gpus: expected at least 1")
+    for gpus, way in itertools.product(counts, ways):
+        work = asked.workload(checkpointing=way)
+        made = Offer(option(work, asked.tokens, reference, row, gpus), way)
+        if made.option.fit is not None and made.option.fit.headroom_mib >= 0:
+            break
     return made
 
 

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 from string import Template
@@ -11,6 +12,7 @@ import pytest
 from sources import ROOT
 
 from policies.commands.cost import add_commands
+from policies.load import REFERENCE
 
 GOLDEN = ROOT / "tests" / "golden" / "policies"
 JOB = ROOT / "service" / "demo" / "examples" / "job.yaml"
@@ -243,6 +245,8 @@ def test_what_is_not_known_is_said(ask):
         ((*ASK, "--set", "prices.b300=1"), "known: H100-1-80G"),
         ((*ASK, "--prices", "/nowhere/own.yaml"), "No such file"),
         (("estimate", "/nowhere/job.yaml"), "No such file"),
+        ((*ASK, "--set", "estimates.gpus_max=0"), "expected 1 to 64"),
+        ((*ASK, "--set", "estimates.gpus_max=1000000"), "expected 1 to 64"),
         (("compare", "--rent", "ovhcloud"), "PROVIDER/FLAVOR"),
         (("compare", "--rent", "ovhcloud/b300"), "known: ovhcloud/h100-1-gpu"),
         (("compare", "--rent", "own-site/l4"), "no price in EUR"),
@@ -260,6 +264,18 @@ def test_bad_input_ends_with_2_and_says_what_is_expected(ask, words, message):
     assert (status, said) == (2, "")
     assert complained.startswith("placet cost: ")
     assert message in complained
+
+
+def test_a_reference_folder_without_a_constant_is_refused(ask, tmp_path):
+    shutil.copytree(REFERENCE, tmp_path / "reference")
+    path = tmp_path / "reference" / "estimates.yaml"
+    lines = path.read_text("utf-8").splitlines()
+    path.write_text("\n".join(line for line in lines if "runtime_mib" not in line), "utf-8")
+
+    status, _, complained = ask(*ASK, "--reference", tmp_path / "reference")
+
+    assert status == 2
+    assert "no row 'runtime_mib'" in complained
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,28 @@ def test_what_no_longer_fits_a_json_integer_is_absent():
     assert all(abs(value) <= LIMIT for value in found.values() if isinstance(value, int))
 
 
+@pytest.mark.parametrize(
+    ("row", "absent"),
+    [("utilisation_slow_permille", TIME - {"recommended_flavor"}), ("qlora_speed_permille", TIME)],
+)
+def test_a_rate_of_zero_is_no_rate(row, absent):
+    rows = [{**r, "value": 0} if r["id"] == row else r for r in REFERENCE.rows("estimates")]
+    found = estimate(facts(job__method="qlora"), with_rows(estimates=rows))
+
+    assert absent.isdisjoint(found)
+    assert found["cost_cents"] == 2800  # all its minutes
+
+
+def test_a_reserve_of_more_than_all_leaves_nothing():
+    rows = [
+        {**r, "value": 1001} if r["id"] == "keep_free_permille" else r
+        for r in REFERENCE.rows("estimates")
+    ]
+    found = estimate(facts(), with_rows(estimates=rows))
+
+    assert (found["vram_available_mib"], found["fits"]) == (0, False)
+
+
 # --- bills ------------------------------------------------------------------------------------
 
 
@@ -329,6 +351,19 @@ def test_any_facts_have_an_estimate_that_the_schema_allows(given_facts):
 
     assert CHECKER.failures({"estimate": found}) == []
     assert found.get("fits", True) is (found.get("vram_headroom_mib", 0) >= 0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(anything, st.sampled_from(["job", "base_model", "training", "compute"]), st.data())
+def test_a_fact_less_never_makes_it_fit_nor_cost_less(given_facts, part, data):
+    name = data.draw(st.sampled_from(sorted(given_facts[part])))
+    less = {**given_facts, part: {k: v for k, v in given_facts[part].items() if k != name}}
+    full, poorer = estimate(given_facts, REFERENCE), estimate(less, REFERENCE)
+
+    assert set(poorer) <= set(full)
+    assert poorer.get("fits") in {None, full.get("fits")}
+    if "cost_cents" in poorer:
+        assert poorer["cost_cents"] >= full["cost_cents"]
 
 
 real = st.builds(
