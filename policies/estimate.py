@@ -1,8 +1,8 @@
 """Estimates as derived facts: compute, time, energy, cost and memory of a fine-tune by flavor.
 
-    estimate(facts, reference) -> {"flop_1e15": 964, "minutes": 190, "energy_wh": 5300,
-      "cost_cents": 887, "vram_needed_mib": 43800, "vram_available_mib": 75849,
-      "vram_headroom_mib": 32049, "fits": true, "recommended_flavor": "l40s-1-gpu"}
+    estimate(facts, reference) -> {"flop_1e15": 964, "minutes": 121, "energy_wh": 1671,
+      "cost_cents": 565, "vram_needed_mib": 44412, "vram_available_mib": 75849,
+      "vram_headroom_mib": 31437, "fits": true, "recommended_flavor": "h100-1-gpu"}
 
 Each member is absent while something it rests on is unknown: a size of the model, a flavor without
 a row, a missing constant. All are upper bounds: the gate sees the slow end of the range. Time is

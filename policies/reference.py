@@ -4,7 +4,8 @@ Law, countries, regions, providers, certificates, licences and prices are rows, 
 in code. Each row says where it comes from (`source`), when a person last looked (`checked_on`)
 and how far to trust it (`confidence`): `primary` (read in the official text), `secondary` (read
 in another source), `declared` (the operator answers for it) or `unverified`. An unverified row
-counts as unknown as soon as restricted data is involved.
+counts as unknown as soon as restricted data is involved; only estimates, which permit nothing by
+themselves, take it (`policies.estimate`).
 
     {"format": "placet.reference/1", "site": {"country": "FR", …} | null,
      "tables": {"regions": [{"provider": "ovhcloud", "region": "GRA", "country": "FR", …}], …}}
