@@ -46,7 +46,7 @@ def estimate_document(asked: Asked, reference: Reference, assumed: Sequence[str]
         "flop_1e15": architecture_flop_1e15(asked.shape.parameters, asked.tokens),
         "options": [{**_option(each), "memory_bytes": terms[id(each)]} for each in offers],
         "recommended": _name(recommended),
-        "notes": _notes(asked, recommended),
+        "notes": [*_notes(asked, recommended), *_nowhere(offers, reference)],
         "rows": [],
     }
     used = [("flavors", "flavor", each.option.row) for each in offers]
@@ -124,6 +124,16 @@ def _notes(asked: Asked, recommended: Offer | None) -> list[str]:
             f"at the slow end it costs {cost.slow} cents, the budget is {asked.budget_cents}"
         )
     return found
+
+
+def _nowhere(offers: Sequence[Offer], reference: Reference) -> list[str]:
+    fits = [each.option.fit for each in offers]
+    if not fits or any(each is None or each.headroom_mib >= 0 for each in fits):
+        return []
+    most = constants(reference)["gpus_max"]
+    if any(each.option.gpus < most for each in offers):
+        return ["it fits none of them with so many GPUs and with what was said"]
+    return [f"it fits none of them with {most} GPUs: more needs a solutions architect"]
 
 
 def _rows(used: Iterable[tuple[str, str, Row]]) -> list[dict[str, Any]]:

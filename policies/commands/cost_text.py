@@ -57,7 +57,7 @@ def estimate_lines(answer: Mapping[str, Any]) -> list[str]:
     rows = [_OPTION_HEAD, *(_option_cells(each, best) for each in answer["options"])]
     lines += ["", *_table(rows), ""]
     if best is None:
-        lines.append("no flavor is known to fit with a known price")
+        lines.append("none is recommended: of no flavor is it known that it fits and what it costs")
     else:
         lines.append("* recommended: it fits and costs least at the slow end")
     lines.append("hours, kWh and euros: if all goes well - at worst; before tax, without storage")
@@ -71,6 +71,10 @@ def _option_cells(each: Mapping[str, Any], best: Mapping[str, Any] | None) -> li
         needed = _tenths(each["vram_needed_mib"], 1024)
         free = each["vram_available_mib"] * 10 // 1024  # rounded down: what is there
         room = f"{needed} of {free // 10}.{free % 10}"
+    effort = ["-"] * 3  # of what does not fit
+    if each["fits"] is not False:
+        euros = "unknown" if cost is None else f"{_euros(cost['fast'])}-{_euros(cost['slow'])}"
+        effort = [_range(each["minutes"], 60), _range(each["energy_wh"], 1000), euros]
     return [
         "*" if is_best else "",
         each["provider"],
@@ -79,9 +83,7 @@ def _option_cells(each: Mapping[str, Any], best: Mapping[str, Any] | None) -> li
         "yes" if each["checkpointing"] else "no",
         {None: "unknown", True: "yes", False: "no"}[each["fits"]],
         room,
-        _range(each["minutes"], 60),
-        _range(each["energy_wh"], 1000),
-        "unknown" if cost is None else f"{_euros(cost['fast'])}-{_euros(cost['slow'])}",
+        *effort,
     ]
 
 

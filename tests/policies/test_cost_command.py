@@ -221,7 +221,27 @@ def test_what_is_not_known_is_said(ask):
 
     assert status == 0
     assert "unknown" in said
-    assert "no flavor is known to fit with a known price" in said
+    assert "none is recommended" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        ((), "more needs a solutions architect"),
+        (("--gpus", "1"), "with so many GPUs and with what was said"),
+    ],
+)
+def test_what_fits_nowhere_is_said_and_not_costed(ask, words, note):
+    status, said, _ = ask(
+        "estimate", "--model", "llama-3-70b", "--method", "full", "--tokens", "1M", *words
+    )
+
+    assert status == 0
+    assert "it fits none of them" in said
+    assert note in said
+    rows = [line.split() for line in said.splitlines() if line.endswith("-")]
+    assert len(rows) == 16
+    assert all(row[-3:] == ["-", "-", "-"] for row in rows)
 
 
 @pytest.mark.parametrize(
