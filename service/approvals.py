@@ -23,7 +23,7 @@ from service.problems import (
     SelfApproval,
     field_problem,
 )
-from service.tables import Approval, Deployment, Job, StoredDecision
+from service.tables import Approval, Deployment, Job, StoredDecision, StoredWaiver
 from service.transaction import SYSTEM, Transaction
 
 Subject = Job | Deployment
@@ -36,7 +36,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"
 
 
-def check_version(subject: Subject, expected: int) -> None:
+def check_version(subject: Subject | StoredWaiver, expected: int) -> None:
     """Refuse a caller who saw another version.
 
     Raises:

@@ -3,6 +3,9 @@
 A move that is not in the table is illegal; there is no other way to change a state. The database
 repeats the list of states as a CHECK constraint. Every move names the entry that records it, so a
 state without its entry cannot be written.
+
+Only a new decision of the gate leads out of `denied`, and one is made there when a waiver of a
+violated rule becomes active; what awaits approval is decided again when a waiver begins or ends.
 """
 
 from enum import StrEnum
@@ -82,6 +85,12 @@ JOB: dict[tuple[JobState, JobMove], tuple[JobState, EventKind]] = {
     (_J.SUBMITTED, _JM.DENY): (_J.DENIED, _K.GATE_DECIDED),
     (_J.SUBMITTED, _JM.ASK): (_J.AWAITING_APPROVAL, _K.GATE_DECIDED),
     (_J.SUBMITTED, _JM.ALLOW): (_J.APPROVED, _K.GATE_DECIDED),
+    (_J.DENIED, _JM.DENY): (_J.DENIED, _K.GATE_DECIDED),
+    (_J.DENIED, _JM.ASK): (_J.AWAITING_APPROVAL, _K.GATE_DECIDED),
+    (_J.DENIED, _JM.ALLOW): (_J.APPROVED, _K.GATE_DECIDED),
+    (_J.AWAITING_APPROVAL, _JM.DENY): (_J.DENIED, _K.GATE_DECIDED),
+    (_J.AWAITING_APPROVAL, _JM.ASK): (_J.AWAITING_APPROVAL, _K.GATE_DECIDED),
+    (_J.AWAITING_APPROVAL, _JM.ALLOW): (_J.APPROVED, _K.GATE_DECIDED),
     (_J.AWAITING_APPROVAL, _JM.APPROVE): (_J.APPROVED, _K.APPROVAL_GIVEN),
     (_J.AWAITING_APPROVAL, _JM.REFUSE): (_J.REFUSED, _K.APPROVAL_REFUSED),
     (_J.AWAITING_APPROVAL, _JM.EXPIRE): (_J.EXPIRED, _K.APPROVAL_EXPIRED),
@@ -108,6 +117,12 @@ DEPLOYMENT: dict[tuple[DeploymentState, DeploymentMove], tuple[DeploymentState, 
     (_D.REQUESTED, _DM.DENY): (_D.DENIED, _K.GATE_DECIDED),
     (_D.REQUESTED, _DM.ASK): (_D.AWAITING_APPROVAL, _K.GATE_DECIDED),
     (_D.REQUESTED, _DM.ALLOW): (_D.APPROVED, _K.GATE_DECIDED),
+    (_D.DENIED, _DM.DENY): (_D.DENIED, _K.GATE_DECIDED),
+    (_D.DENIED, _DM.ASK): (_D.AWAITING_APPROVAL, _K.GATE_DECIDED),
+    (_D.DENIED, _DM.ALLOW): (_D.APPROVED, _K.GATE_DECIDED),
+    (_D.AWAITING_APPROVAL, _DM.DENY): (_D.DENIED, _K.GATE_DECIDED),
+    (_D.AWAITING_APPROVAL, _DM.ASK): (_D.AWAITING_APPROVAL, _K.GATE_DECIDED),
+    (_D.AWAITING_APPROVAL, _DM.ALLOW): (_D.APPROVED, _K.GATE_DECIDED),
     (_D.AWAITING_APPROVAL, _DM.APPROVE): (_D.APPROVED, _K.APPROVAL_GIVEN),
     (_D.AWAITING_APPROVAL, _DM.REFUSE): (_D.REFUSED, _K.APPROVAL_REFUSED),
     (_D.AWAITING_APPROVAL, _DM.EXPIRE): (_D.EXPIRED, _K.APPROVAL_EXPIRED),

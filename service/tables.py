@@ -215,7 +215,7 @@ class Approval(_Governed, SQLModel, table=True):
 class StoredWaiver(_Governed, SQLModel, table=True):
     """One exception from one version of one rule for one subject, and who answers for it.
 
-    `approvals` holds {"approver", "role", "at", "entry"} in the order they were given. The reason
+    `approvals` holds {"approver", "role", "at"} in the order they were given. The reason
     is personal text and lies sealed beside the log; `reason_digest` is its commitment there.
     """
 
