@@ -4,9 +4,12 @@ A pack is a folder with `pack.yaml` (`placet.pack/1`), `bases.yaml` (facts docum
 rules' own tests start from) and one rule in each other `*.yaml` file. A reference folder holds
 one table in each file: {"table": …, "defaults": {…}, "rows": [{…}, …]}, where `defaults` is
 written into each row that does not say otherwise. One wrong file refuses the whole load, so the
-policy that is active stays active.
+policy that is active stays active. A file that is not read is one that somebody believes in: so a
+pack holds regular `*.yaml` files and the texts in `_TEXTS`, and anything else refuses it, as does a
+folder beside packs that is none, or a link that leads out of the pack.
 """
 
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +20,12 @@ from policies.lint import check_pack, lint_rule
 from policies.policy import Policy
 from policies.reference import FORMAT, Reference, ReferenceDataError, check
 from policies.rule import Rule, RuleError
-from policies.strict import StrictError, parse_yaml
+from policies.strict import MAX_YAML_BYTES, StrictError, parse_yaml
 
 PACKS = Path(__file__).parent / "packs"
 REFERENCE = Path(__file__).parent / "reference"
 _NOT_RULES = frozenset({"pack.yaml", "bases.yaml"})
+_TEXTS = frozenset({"README.md", "LICENSE", "LICENSE.md", "NOTICE"})
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,51 @@ def _pack_dirs(root: Path) -> list[Path]:
     found = sorted(path.parent for path in root.glob("*/pack.yaml"))
     if not found:
         raise RuleError(f"`{root.name}`: expected `pack.yaml` there or in a folder below")
+    for path in sorted(root.iterdir()):
+        if path not in found and (_is_yaml(path) or any(map(_is_yaml, path.glob("*")))):
+            raise RuleError(f"`{root.name}/{path.name}`: has no `pack.yaml`, so nothing reads it")
     return found
+
+
+def _is_yaml(path: Path) -> bool:
+    return path.suffix.lower() in (".yaml", ".yml")
+
+
+def _pack_files(folder: Path) -> list[Path]:
+    """List the YAML files of a pack, by name.
+
+    Raises:
+        RuleError: something else is there, which would be taken for a rule but not read.
+    """
+    found = []
+    for path in sorted(folder.iterdir()):
+        if path.suffix == ".yaml" and not path.name.startswith("."):
+            found.append(path)
+        elif path.name not in _TEXTS and (_is_yaml(path) or not path.name.startswith(".")):
+            raise RuleError(
+                f"{folder.name}/{path.name}: a pack holds `*.yaml` files only; rename or remove it"
+            )
+    return found
+
+
+def _read(path: Path) -> bytes:
+    """Read a regular file of a pack that is not larger than YAML may be.
+
+    Raises:
+        RuleError: another kind of file, a link out of the pack, too large, or not readable.
+    """
+    where = f"{path.parent.name}/{path.name}"
+    try:
+        if not path.resolve(strict=True).is_relative_to(path.parent.resolve()):
+            raise RuleError(f"{where}: a link that leads out of the pack; copy the file there")
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise RuleError(f"{where}: expected a regular file")
+        if status.st_size > MAX_YAML_BYTES:
+            raise RuleError(f"{where}: expected at most {MAX_YAML_BYTES} bytes")
+        return path.read_bytes()
+    except (OSError, RuntimeError) as cause:  # a loop of links is a RuntimeError in 3.11
+        raise RuleError(f"{where}: cannot be read ({type(cause).__name__})") from cause
 
 
 def read_pack(folder: Path) -> Pack:
@@ -63,7 +111,7 @@ def read_pack(folder: Path) -> Pack:
     bases = _bases(folder / "bases.yaml")
     rules: list[Rule] = []
     tests: dict[str, tuple[Mapping[str, Any], ...]] = {}
-    for path in sorted(folder.glob("*.yaml")):
+    for path in _pack_files(folder):
         if path.name in _NOT_RULES:
             continue
         where = f"{folder.name}/{path.name}"
@@ -81,7 +129,7 @@ def read_pack(folder: Path) -> Pack:
 
 def _yaml(path: Path) -> Any:
     try:
-        return parse_yaml(path.read_bytes())
+        return parse_yaml(_read(path))
     except StrictError as cause:
         raise RuleError(f"{path.parent.name}/{path.name}: {cause}") from cause
 
@@ -90,7 +138,7 @@ def _bases(path: Path) -> Mapping[str, Mapping[str, Any]]:
     if not path.is_file():
         return {}
     try:
-        bases = parse_facts(path.read_bytes(), syntax="yaml")
+        bases = parse_facts(_read(path), syntax="yaml")
     except FactsError as cause:
         raise RuleError(f"{path.parent.name}/{path.name}: {cause}") from cause
     for name, base in bases.items():

@@ -37,6 +37,7 @@ from audit.canonical import CanonicalError, JsonValue, canonical, parse
 MAX_YAML_BYTES = 1_048_576
 MAX_DEPTH = 64
 
+_MAX_DIGITS = 20  # more than any integer that has a canonical form
 _INTEGER = re.compile(r"(0|-?[1-9][0-9]*)\Z")
 # Plain scalars that start like a number but are none of our integers: versions of YAML disagree.
 _NUMBER_LIKE = re.compile(
@@ -148,6 +149,8 @@ def _scalar(event: ScalarEvent) -> JsonValue:
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if _INTEGER.match(text):
+        if len(text) > _MAX_DIGITS:  # Python would refuse some thousands itself, less kindly
+            raise _refuse(event, f"integer of {len(text)} digits", "quote it to mean text")
         return int(text)
     if text in _REFUSED_WORDS or _NUMBER_LIKE.match(text) or _DATE_LIKE.match(text):
         raise _refuse(event, f"ambiguous plain value `{text}`", "quote it to mean text")
