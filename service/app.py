@@ -15,7 +15,7 @@ from sqlalchemy.orm.exc import StaleDataError
 from starlette.exceptions import HTTPException
 
 from audit.event import EventKind
-from service.api import decisions, deployments, expiring, jobs, log, registry
+from service.api import decisions, deployments, expiring, jobs, log, registry, waivers
 from service.api.http import PROBLEM_JSON, Authenticated, as_problem, problem_response
 from service.engines.protocol import EngineError
 from service.ids import Prefix, new_id
@@ -82,7 +82,7 @@ def create_app(
         ),
     )
     app.state.installation = installation
-    rooms = (registry, jobs, decisions, deployments, expiring, log)
+    rooms = (registry, jobs, decisions, waivers, deployments, expiring, log)
     for router in (room.router for room in rooms):
         app.include_router(router, prefix=_API)
     app.include_router(deployments.public)

@@ -15,7 +15,7 @@ from audit.event import EventKind
 from policies.decision import Decision
 from service import documents as papers
 from service import facts as gathering
-from service import lifecycle
+from service import lifecycle, waivers
 from service.approvals import check_version
 from service.archive import load, parse_object
 from service.clock import Clock, seconds
@@ -105,6 +105,7 @@ def request(
     Raises:
         Forbidden: not a submitter of the model's team.
         Unprocessable: no such model version, or a place where nothing of ours serves.
+        IllegalState: the model was trained under a waiver that was revoked.
     """
     caller.require(Role.SUBMITTER)
     model = _model_for(tx.session, caller, asked)
@@ -149,6 +150,11 @@ def _model_for(session: Session, caller: Caller, asked: DeploymentRequest) -> Mo
     model = session.get(ModelVersion, asked.model_version)
     if model is None or not caller.sees(model.team):
         raise field_problem("/model_version", "no such model version that you may see")
+    ended = waivers.revoked_under(session, session.get_one(Job, model.job_id))
+    if ended is not None:
+        raise IllegalState(
+            f"it was trained under the waiver `{ended}`, which was revoked; train it again"
+        )
     return model
 
 

@@ -12,7 +12,7 @@ import structlog
 
 from audit.event import EventKind
 from service import documents as papers
-from service import lifecycle
+from service import lifecycle, waivers
 from service.approvals import expire, given_approvals, missing_approvals
 from service.archive import load, parse_object
 from service.clock import seconds
@@ -26,7 +26,7 @@ from service.objects.protocol import (
     ObjectStoreError,
 )
 from service.serving import ServingState
-from service.tables import Deployment, EndpointState, ModelVersion, Run, StoredDecision
+from service.tables import Deployment, EndpointState, Job, ModelVersion, Run, StoredDecision
 from service.transaction import SYSTEM, Transaction
 
 log = structlog.get_logger(__name__)
@@ -83,11 +83,30 @@ def fail(context: DeploymentContext, deployment_id: str, reason_code: str) -> No
     """Record that a deployment does not work, and why in a code."""
     with context.transactions.write() as tx:
         row = tx.session.get_one(Deployment, deployment_id, with_for_update=True)
-        state, kind = lifecycle.follow(
-            lifecycle.DEPLOYMENT, DeploymentState(row.state), DeploymentMove.FAIL
-        )
-        row.state, row.reason_code = state, reason_code
-        tx.record(kind, row, actor=SYSTEM, data={"reason_code": reason_code}, outcome="error")
+        _fail(tx, row, reason_code)
+
+
+def _fail(tx: Transaction, row: Deployment, reason_code: str) -> None:
+    state, kind = lifecycle.follow(
+        lifecycle.DEPLOYMENT, DeploymentState(row.state), DeploymentMove.FAIL
+    )
+    row.state, row.reason_code = state, reason_code
+    tx.record(kind, row, actor=SYSTEM, data={"reason_code": reason_code}, outcome="error")
+
+
+def _holds_its_waivers(context: DeploymentContext, tx: Transaction, row: Deployment) -> bool:
+    """Say whether what was waived for it, and for its training, still is; record what is not."""
+    model = tx.session.get_one(ModelVersion, row.model_version_id)
+    if waivers.revoked_under(tx.session, tx.session.get_one(Job, model.job_id)) is not None:
+        _fail(tx, row, "waiver_revoked")
+        return False
+    now = context.clock()
+    active = {one.id for one in waivers.active_for(tx.session, row.entity, now)}
+    if waivers.counted(tx.session, row) <= active:
+        return True
+    asked = papers.deployment_request_of(load(tx.session, row.document_digest))
+    context.gate.decide(tx, row, facts_of(tx.session, row, asked, context), now=now)
+    return False
 
 
 def _may_start(context: DeploymentContext, deployment_id: str) -> bool:
@@ -100,6 +119,8 @@ def _may_start(context: DeploymentContext, deployment_id: str) -> bool:
         decision = tx.session.get_one(StoredDecision, row.decision_id)
         if decision.expires_at <= seconds(now):
             expire(tx, row)
+            return False
+        if not _holds_its_waivers(context, tx, row):
             return False
         asked = papers.deployment_request_of(load(tx.session, row.document_digest))
         facts = facts_of(tx.session, row, asked, context)
@@ -184,6 +205,8 @@ def _activate(context: DeploymentContext, deployment_id: str) -> None:
         decision = tx.session.get_one(StoredDecision, row.decision_id)
         if decision.expires_at <= now:
             expire(tx, row)
+            return
+        if not _holds_its_waivers(context, tx, row):
             return
         issued = papers.issue(
             tx.session,

@@ -11,7 +11,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import col, select
 
-from service import hosting, models, runs
+from service import hosting, models, runs, waivers
 from service.approvals import expire
 from service.clock import seconds
 from service.engines.protocol import EngineError
@@ -20,8 +20,10 @@ from service.installation import Installation
 from service.ledger import ForkError, RolledBackError
 from service.lifecycle import DeploymentState, JobState
 from service.objects.protocol import ObjectError
+from service.reconsidering import decide_again
 from service.serving import ServingError
 from service.tables import Deployment, EndpointState, Job, StoredDecision
+from service.transaction import Transaction
 
 log = structlog.get_logger(__name__)
 # What the outside may do to a pass; the next pass tries again.
@@ -83,6 +85,8 @@ class Worker:
         context = self._installation.runs
         for job_id in self._overdue(Job):
             self._step(self._expire_job, job_id)
+        for job_id in self._turned(Job):
+            self._step(self._reconsider_job, job_id)
         for job_id in self._jobs(JobState.APPROVED):
             self._step(lambda one: runs.dispatch(context, one), job_id)
         for job_id in self._jobs(JobState.DISPATCHING):
@@ -99,6 +103,8 @@ class Worker:
         self._step(self._warn, "certificates")
         for deployment_id in self._overdue(Deployment):
             self._step(self._expire_deployment, deployment_id)
+        for deployment_id in self._turned(Deployment):
+            self._step(self._reconsider_deployment, deployment_id)
         for deployment_id in self._deployments(DeploymentState.APPROVED):
             self._step(lambda one: hosting.advance(context, one), deployment_id)
         for deployment_id in self._deployments(DeploymentState.ACTIVE):
@@ -145,6 +151,24 @@ class Worker:
             row = tx.session.get_one(Deployment, deployment_id, with_for_update=True)
             if row.state == DeploymentState.AWAITING_APPROVAL:
                 expire(tx, row)
+
+    def _reconsider_job(self, job_id: str) -> None:
+        with self._installation.transactions.write() as tx:
+            self._decide_again(tx, tx.session.get_one(Job, job_id, with_for_update=True))
+
+    def _reconsider_deployment(self, deployment_id: str) -> None:
+        with self._installation.transactions.write() as tx:
+            row = tx.session.get_one(Deployment, deployment_id, with_for_update=True)
+            self._decide_again(tx, row)
+
+    def _decide_again(self, tx: Transaction, subject: Job | Deployment) -> None:
+        house = self._installation
+        decide_again(tx, subject, training=house.jobs, serving=house.deployments)
+
+    def _turned(self, kind: type[Job] | type[Deployment]) -> list[str]:
+        """List what a waiver began or ended for since it was decided."""
+        with self._installation.transactions.read() as session:
+            return waivers.turned(session, kind, self._installation.clock())
 
     def _overdue(self, kind: type[Job] | type[Deployment]) -> list[str]:
         """List what awaits approval under a decision that expired."""

@@ -12,6 +12,7 @@ from service.tables import (
     Run,
     RunProgress,
     StoredDecision,
+    StoredWaiver,
 )
 
 
@@ -129,6 +130,36 @@ def decision(
             }
             for item in approvals
         ],
+        "entry": row.entry_id,
+    }
+
+
+def waiver(
+    row: StoredWaiver, *, state: str, subject_state: str, missing: int, needs_attention: bool
+) -> dict[str, Any]:
+    """Render a waiver as it stands now; its reason stays sealed."""
+    return {
+        "id": row.id,
+        "version": row.version,
+        "state": state,
+        "subject": row.entity,
+        "subject_state": subject_state,
+        "needs_attention": needs_attention,
+        "team": row.team,
+        "rule": row.rule,
+        "rule_version": row.rule_version,
+        "category": row.category,
+        "ticket": row.ticket,
+        "requester": row.requester_id,
+        "not_before": row.not_before,
+        "expires_at": row.expires_at,
+        "approvals": row.approvals,
+        "approvals_missing": missing,
+        "decided_at": row.decided_at,
+        "revoked_at": row.revoked_at,
+        "revoked_by": row.revoked_by,
+        "document_digest": row.document_digest,
+        "created_at": row.created_at,
         "entry": row.entry_id,
     }
 

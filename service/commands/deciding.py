@@ -32,7 +32,7 @@ def _decide(arguments: argparse.Namespace, *, outcome: str) -> int:
             )
         if not arguments.json:
             _show(row)
-        _confirm(arguments, outcome)
+        confirm(arguments, "approve" if outcome == "given" else "refuse")
         after = client.decide(arguments.id, outcome=outcome, reason=arguments.reason, etag=etag)
     if arguments.json:
         machine(after)
@@ -52,11 +52,11 @@ def _show(row: dict[str, Any]) -> None:
         jobs.show(row, as_json=False)
 
 
-def _confirm(arguments: argparse.Namespace, outcome: str) -> None:
+def confirm(arguments: argparse.Namespace, verb: str) -> None:
     """Ask a person at a terminal once more; a script has said all it will say."""
     if arguments.yes or arguments.json or not sys.stdin.isatty():
         return
-    sys.stdout.write(f"\n{'approve' if outcome == 'given' else 'refuse'} this? [y/N] ")
+    sys.stdout.write(f"\n{verb} this? [y/N] ")
     sys.stdout.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise CommandError("nothing was decided")

@@ -6,6 +6,7 @@ from pathlib import Path
 from service.commands.grammar import Subparsers, group_of, remote
 
 _LANGUAGES = ("en", "fr", "de", "es", "pt", "pl")
+_WAIVER_STATES = ("requested", "approved", "active", "expired", "refused", "revoked")
 _RECIPIENTS = ("auditor", "authority", "controller", "internal")
 
 
@@ -15,6 +16,7 @@ def add_commands(subparsers: Subparsers) -> None:
     _jobs(subparsers)
     _check(subparsers)
     _decisions(subparsers)
+    _waivers(subparsers)
     _deployments(subparsers)
     _documents(subparsers)
     _reference(subparsers)
@@ -159,6 +161,55 @@ def _decisions(subparsers: Subparsers) -> None:
             "--seen", type=int, metavar="VERSION", help="decide only if it is still this version"
         )
         parser.add_argument("--yes", action="store_true", help="do not ask again on a terminal")
+
+
+def _waivers(subparsers: Subparsers) -> None:
+    commands = group_of(subparsers, "waiver", "request, list, show and decide on waivers of a rule")
+    parser = remote(
+        commands,
+        "request",
+        "ask that one violated rule is waived for one job or deployment, until a date",
+        handler="waivers:request",
+        examples="placet waiver request job_… --rule budget.limit --ticket GRC-1042"
+        ' --reason "the grant arrives on Monday" --expires 2026-12-07T00:00:00Z',
+    )
+    parser.add_argument("id", metavar="ID", help="job_… or dep_…")
+    parser.add_argument("--rule", required=True, help="id of the violated rule")
+    parser.add_argument("--reason", required=True, help="kept beside the log, erasable")
+    parser.add_argument("--ticket", required=True, help="where the case is kept; no person's name")
+    parser.add_argument(
+        "--expires", required=True, metavar="INSTANT", help="end, YYYY-MM-DDThh:mm:ssZ"
+    )
+    parser.add_argument("--not-before", metavar="INSTANT", help="start (default: now)")
+    parser.add_argument(
+        "--mitigated", action="store_true", help="the risk is met in another way (category)"
+    )
+    parser.add_argument("--key", metavar="KEY", help="Idempotency-Key, to repeat a request")
+    parser = remote(
+        commands, "list", "list waivers", handler="waivers:list_waivers",
+        examples="placet waiver list\nplacet waiver list --subject job:job_… --state active",
+    )  # fmt: skip
+    parser.add_argument(
+        "--subject", metavar="SUBJECT", help="only of job:job_… or deployment:dep_…"
+    )
+    parser.add_argument("--state", choices=_WAIVER_STATES, help="only those that stand so now")
+    for name, text, handler in (
+        ("show", "show a waiver as it stands now", "show_waiver"),
+        ("approve", "approve a waiver, as one of two who asked for none of it", "approve"),
+        ("refuse", "refuse a waiver; the reason reaches the team", "refuse"),
+        ("revoke", "end a waiver now; what waits under it is decided again", "revoke"),
+    ):
+        needs_reason = name in {"refuse", "revoke"}
+        example = f"placet waiver {name} wvr_…" + ' --reason "…"' * needs_reason
+        parser = remote(commands, name, text, handler=f"waivers:{handler}", examples=example)
+        parser.add_argument("id", metavar="ID", help="wvr_…")
+        if name != "show":
+            parser.add_argument(
+                "--reason", default="", required=needs_reason, help="kept beside the log, erasable"
+            )
+        if name in {"approve", "refuse"}:
+            parser.add_argument("--seen", type=int, metavar="VERSION", help="only this version")
+            parser.add_argument("--yes", action="store_true", help="do not ask again")
 
 
 def _deployments(subparsers: Subparsers) -> None:
