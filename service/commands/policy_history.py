@@ -113,11 +113,16 @@ def _replayed(past: Past) -> tuple[str, dict[str, Any]]:
         return "differing", {"outcome": "differing", "detail": str(error)}
     outcome = _outcome(result)
     members = ", ".join(result.differing) or "its inputs' digests"
-    return outcome, {"outcome": outcome, "detail": members}
+    told = result.not_checked if outcome == "not_checked" else members
+    return outcome, {"outcome": outcome, "detail": told}
 
 
 def _outcome(result: ReplayResult) -> str:
-    return "identical" if result.identical else "differing"
+    """Level 2 that could not be checked is no pass; level 1 that fails is a difference."""
+    if result.identical:
+        return "identical"
+    is_unchecked = result.same_inputs and result.same_output and result.same_derived is None
+    return "not_checked" if is_unchecked else "differing"
 
 
 def explain(arguments: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from loopback import answering
 
+from policies.derive import VERSION
 from policies.load import PACKS
 from service import cli
 from service.commands import policy, policy_history
@@ -210,6 +211,23 @@ def test_what_differs_is_named(placet, export, monkeypatch):
     assert status == 1
     assert "2 differing" in out
     assert "differing: verdict" in out
+
+
+def test_a_record_of_another_derivation_is_not_checked_and_not_green(placet, export, monkeypatch):
+    real, ours = policy_history.replay_record, f'"derivation":"{VERSION}"'.encode()
+
+    def older(record, rules, reference):
+        assert ours in record
+        return real(record.replace(ours, b'"derivation":"placet.derive/0"'), rules, reference)
+
+    monkeypatch.setattr(policy_history, "replay_record", older)
+    status, out, _ = placet("replay", "--history", export, "--json")
+
+    found = json.loads(out)
+    assert status == 4
+    assert (found["identical"], found["differing"]) == (0, 0)
+    assert found["not_checked"] == found["decisions"] > 0
+    assert "level 2" in found["list"][0]["detail"]
 
 
 @pytest.mark.parametrize("words", [(), ("--history", "nowhere.zip"), ("--all", "--since", "x")])
