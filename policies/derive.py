@@ -17,7 +17,7 @@ from typing import Any
 
 from policies.estimate import estimate
 from policies.places import Facts, Setting, place
-from policies.reference import Reference
+from policies.reference import SITE_PROVIDER, Reference
 
 VERSION = "placet.derive/2"
 
@@ -30,6 +30,7 @@ CLASSES = (
     "restricted",
     "gov_sensitive",
     "tdm_reserved",
+    "dora",
 )
 
 _PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/:-]*@)?sha256:[0-9a-f]{64}\Z")
@@ -47,6 +48,7 @@ def derive(facts: Mapping[str, Any], reference: Reference, at: dt.datetime) -> F
         job_end=job_end(facts, at),
         is_strict=data.get("restricted") is not False,
         needs_hds=data.get("french_health") is True,
+        needs_secnumcloud=data.get("gov_sensitive") is True,
         eu=reference.members("eu", at.date()),
         eea=reference.members("eea", at.date()),
     )
@@ -56,11 +58,13 @@ def derive(facts: Mapping[str, Any], reference: Reference, at: dt.datetime) -> F
         "storage": [place(setting, item) for item in facts.get("storage") or ()],
         "compute": compute(setting, facts.get("compute") or {}),
         "serving": place(setting, facts.get("deploy") or {}),
+        "chain": chain(facts),
         "base_model": licence(setting, (facts.get("base_model") or {}).get("licence")),
         "budget": budget(facts.get("cost") or {}),
         "gpai": gpai(facts, reference),
         "estimate": estimate(facts, reference),
     }
+    found["certificates"] = certificates(setting, found) if data else {}
     return {name: value for name, value in found.items() if value}
 
 
@@ -156,7 +160,7 @@ def dataset(setting: Setting, item: Mapping[str, Any]) -> Facts:
     if declared is not None and detected is not None:
         covered, seen = closure(declared, reference), closure(detected, reference)
         if covered is not None and seen is not None:
-            found["undeclared_categories"] = len(seen - covered)
+            found |= _by_severity(seen - covered, reference)
     tags = dataset_tags(item, reference)
     if tags is not None:
         classes = classes_of(tags, reference)
@@ -168,6 +172,60 @@ def dataset(setting: Setting, item: Mapping[str, Any]) -> Facts:
             given = "missing" if item.get(source) is None else "stated"
             found[name] = given if when in classes else "not_needed"
     return found
+
+
+def _by_severity(tags: frozenset[str], reference: Reference) -> Facts:
+    """Count undeclared tags by what the vocabulary says of a tag that was not declared."""
+    severe = sum(reference.categories[tag]["when_undeclared"] == "deny" for tag in tags)
+    return {
+        "undeclared_categories": len(tags),
+        "undeclared_severe": severe,
+        "undeclared_ordinary": len(tags) - severe,
+    }
+
+
+def _places(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """List every place that the facts name."""
+    single = [facts.get("deploy" if facts.get("stage") == "deploy" else "compute") or {}]
+    return [*single, *(facts.get("datasets") or ()), *(facts.get("storage") or ())]
+
+
+def chain(facts: Mapping[str, Any]) -> Facts:
+    """Derive whether every endpoint that the job uses has a place, and whether others run one.
+
+    `missing_places` counts used roles without a row in `storage`; absent while the job does not
+    say what it uses. `third_party` is true when any place is not the operator's own site; absent
+    while a place has no known provider.
+    """
+    found: Facts = {}
+    uses, storage = (facts.get("job") or {}).get("uses"), facts.get("storage")
+    if uses is not None and storage is not None:
+        found["missing_places"] = len(set(uses) - {item.get("role") for item in storage})
+    providers = [item.get("provider") for item in _places(facts)]
+    if None not in providers:
+        found["third_party"] = any(name != SITE_PROVIDER for name in providers)
+    return found
+
+
+def certificates(setting: Setting, derived: Mapping[str, Any]) -> Facts:
+    """Count the certificates that the decision rests on, and those that end soon.
+
+    `relied` counts valid certificates over all places; `expiring` those with fewer days left than
+    the threshold `certificate_warning_days`.
+    """
+    threshold = setting.reference.thresholds.get("certificate_warning_days")
+    if threshold is None:
+        return {}
+    single = [derived[name] for name in ("compute", "serving") if name in derived]
+    places = [*single, *derived["datasets"], *derived["storage"]]
+    valid = [
+        found["days_left"]
+        for item in places
+        for scheme in ("hds", "secnumcloud")
+        if (found := item.get(scheme, {})).get("status") == "valid"
+    ]
+    soon = sum(days < threshold["value"] for days in valid)
+    return {"relied": len(valid), "expiring": soon}
 
 
 def compute(setting: Setting, item: Mapping[str, Any]) -> Facts:

@@ -29,6 +29,7 @@ class Setting:
     is_strict: bool
     """Unverified rows count as unknown: restricted data, or data whose class is unknown."""
     needs_hds: bool
+    needs_secnumcloud: bool
     eu: frozenset[str]
     eea: frozenset[str]
 
@@ -47,6 +48,8 @@ def place(setting: Setting, at: Mapping[str, Any]) -> Facts:
         found["us_exposure"] = exposure
     if setting.needs_hds:
         found["hds"] = hds(setting, at)
+    if setting.needs_secnumcloud:
+        found["secnumcloud"] = secnumcloud(setting, at)
     return found
 
 
@@ -96,32 +99,67 @@ def hds(setting: Setting, at: Mapping[str, Any]) -> Facts:
     """Derive the state of the HDS certificate for exactly this service and region.
 
     `days_short` is how many days before the job's end the certificate stops (0: it covers it),
-    `missing_activities` how many of the service's required activities it does not cover.
+    `days_left` how many it has left today, `missing_activities` how many of the service's
+    required activities it does not cover.
 
     Source: CSP art. L.1111-8, R.1111-9; HDS requirements v2 (order of 2024-04-26).
     """
-    site = setting.reference.site
-    if at.get("provider") == SITE_PROVIDER and site is not None and site.get("hds_self_hosted"):
+    if _is_own(setting, at, "hds_self_hosted"):
         return {"status": "exempt", "missing_activities": 0, "days_short": 0}
+    status, row = certificate(setting, at, "hds")
+    found: Facts = {} if status is None else {"status": status}
+    if row is None:
+        return found
+    service = setting.usable(setting.reference.services.get((at["provider"], at["service"])))
+    if service is not None:
+        required = set(service["hds_activities"])
+        found["missing_activities"] = len(required - set(row["activities"]))
+    return found | _days(setting, row)
+
+
+def secnumcloud(setting: Setting, at: Mapping[str, Any]) -> Facts:
+    """Derive the state of the SecNumCloud qualification for exactly this service and region.
+
+    Infrastructure that the State runs for itself is not a private provider's: `exempt`.
+
+    Source: law 2024-449 (SREN) art. 31; SecNumCloud 3.2 (2022-03-08).
+    """
+    if _is_own(setting, at, "state_operated"):
+        return {"status": "exempt", "days_short": 0}
+    status, row = certificate(setting, at, "secnumcloud")
+    found: Facts = {} if status is None else {"status": status}
+    return found if row is None else found | _days(setting, row)
+
+
+def _is_own(setting: Setting, at: Mapping[str, Any], declared: str) -> bool:
+    """Say whether the place is the operator's own site, and declared to be what `declared` says."""
+    site = setting.reference.site
+    return at.get("provider") == SITE_PROVIDER and site is not None and bool(site.get(declared))
+
+
+def certificate(
+    setting: Setting, at: Mapping[str, Any], scheme: str
+) -> tuple[str | None, Row | None]:
+    """Find the certificate of a scheme that speaks for a place: (status, row).
+
+    Status None: the place is not known; "none" without a row: no certificate names it.
+    """
     if any(at.get(name) is None for name in ("provider", "service", "region")):
-        return {}
+        return None, None
     graded = [
         (_certificate_status(setting, row), row)
         for row in setting.reference.rows("certificates")
-        if row["scheme"] == "hds"
+        if row["scheme"] == scheme
         and (row["provider"], row["service"]) == (at["provider"], at["service"])
         and at["region"] in row["regions"]
     ]
     if not graded:
-        return {"status": "none"}
-    status, best = min(
-        graded, key=lambda pair: (_CERTIFICATE_ORDER.index(pair[0]), _later_first(pair[1]))
-    )
-    return {"status": status, **_coverage(setting, at, best)}
+        return "none", None
+    return min(graded, key=lambda pair: (_CERTIFICATE_ORDER.index(pair[0]), _later_first(pair[1])))
 
 
 def _certificate_status(setting: Setting, row: Row) -> str:
-    minimum = setting.reference.thresholds.get("hds_min_framework")
+    minimum = setting.reference.thresholds.get(f"{row['scheme']}_min_framework")
     is_dated = row["valid_from"] is not None and row["valid_until"] is not None
     if row["status"] != "attested" or setting.usable(row) is None or not is_dated:
         return "unconfirmed"
@@ -138,14 +176,13 @@ def _later_first(row: Row) -> int:
     return 0 if until is None else -dt.date.fromisoformat(until).toordinal()
 
 
-def _coverage(setting: Setting, at: Mapping[str, Any], row: Row) -> Facts:
-    found: Facts = {}
-    service = setting.usable(setting.reference.services.get((at["provider"], at["service"])))
-    if service is not None:
-        required = set(service["hds_activities"])
-        found["missing_activities"] = len(required - set(row["activities"]))
-    if row["valid_until"] is not None and setting.job_end is not None:
-        days = (dt.date.fromisoformat(row["valid_until"]) - setting.job_end).days
+def _days(setting: Setting, row: Row) -> Facts:
+    if row["valid_until"] is None:
+        return {}
+    until = dt.date.fromisoformat(row["valid_until"])
+    found: Facts = {"days_left": (until - setting.on).days}
+    if setting.job_end is not None:
+        days = (until - setting.job_end).days
         found["days_past_job_end"] = days
         found["days_short"] = max(0, -days)
     return found

@@ -37,6 +37,7 @@ def setting(reference):
         job_end=DAY,
         is_strict=False,
         needs_hds=False,
+        needs_secnumcloud=False,
         eu=reference.members("eu", DAY),
         eea=reference.members("eea", DAY),
     )
@@ -145,13 +146,17 @@ def test_a_dataset_says_what_it_needs_and_has(setting):
     assert found == {
         "licence": "allowed",
         "undeclared_categories": 1,
+        "undeclared_severe": 1,
+        "undeclared_ordinary": 0,
         "legal_basis": "missing",
         "art9_basis": "stated",
         "dpia": "missing",
     }
     assert dataset(setting, {}) == {}
     assert dataset(setting, {"categories_declared": [], "categories_detected": ["public"]}) == {
-        "undeclared_categories": 1
+        "undeclared_categories": 1,
+        "undeclared_severe": 0,
+        "undeclared_ordinary": 1,
     }
 
 

@@ -26,6 +26,7 @@ def setting(reference):
         job_end=DAY,
         is_strict=False,
         needs_hds=False,
+        needs_secnumcloud=False,
         eu=reference.members("eu", DAY),
         eea=reference.members("eea", DAY),
     )
