@@ -47,6 +47,9 @@ class EventKind(StrEnum):
     CARD_ISSUED = "card.issued"
     TRANSPARENCY_ISSUED = "transparency.issued"
     EVIDENCE_EXPORTED = "evidence.exported"
+    REFERENCE_RECORDED = "reference.recorded"
+    POLICY_ACTIVATED = "policy.activated"
+    POLICY_REJECTED = "policy.rejected"
     REQUEST_REFUSED = "request.refused"
 
 
@@ -66,7 +69,9 @@ RESOURCE_PREFIX = {
     "export": "exp",
     "job": "job",
     "model_version": "mv",
+    "policy": "pol",
     "principal": "prn",
+    "reference": "ref",
     "run": "run",
     "token": "tok",
 }
@@ -131,7 +136,18 @@ def _quorum(value: object) -> bool:
     )
 
 
+def _shadow(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and value.keys() == {"policy", "record", "verdict"}
+        and _digest(value["policy"])
+        and _digest(value["record"])
+        and _verdict(value["verdict"])
+    )
+
+
 is_code = _matches(_CODE)
+_verdict = one_of("allow", "allow_with_warnings", "require_approval", "deny")
 _digest: Check = is_digest
 _codes = _list(is_code)
 _dataset = _either(_digest, identifier("ds"))
@@ -176,13 +192,13 @@ KINDS: Mapping[EventKind, Kind] = {
     ),
     EventKind.GATE_DECIDED: _kind(
         "job deployment",
-        optional={"job": identifier("job"), "deployment": identifier("dep")},
+        optional={"job": identifier("job"), "deployment": identifier("dep"), "shadow": _shadow},
         stage=one_of("train", "deploy"),
         record=_digest,
         facts=_digest,
         policy=_digest,
         reference=_digest,
-        verdict=one_of("allow", "allow_with_warnings", "require_approval", "deny"),
+        verdict=_verdict,
         approvals=_list(_quorum),
     ),
     EventKind.APPROVAL_GIVEN: _kind("job deployment", record=_digest, role=is_code),
@@ -263,6 +279,24 @@ KINDS: Mapping[EventKind, Kind] = {
     EventKind.EVIDENCE_EXPORTED: _kind(
         "export log", first=_count, last=_count, checkpoint_size=_count, recipient_kind=is_code
     ),
+    EventKind.REFERENCE_RECORDED: _kind(
+        "reference",
+        table=is_code,
+        key=is_code,
+        row=_either(_null, _digest),
+        document=_either(_null, _digest),
+        reference=_digest,
+    ),
+    EventKind.POLICY_ACTIVATED: _kind(
+        "policy",
+        optional={"rollback_of": _count},
+        policy=_digest,
+        bundle=_either(_null, _digest),
+        number=_count,
+        mode=one_of("enforce", "shadow"),
+        signers=_codes,
+    ),
+    EventKind.POLICY_REJECTED: _kind("policy", bundle=_digest, reason_code=is_code, still=_digest),
     EventKind.REQUEST_REFUSED: _kind(
         " ".join((*RESOURCE_PREFIX, "log", "request", "route")),
         problem=is_code,

@@ -31,6 +31,8 @@ class Prefix(StrEnum):
     ENTRY = "evt"
     EXPORT = "exp"
     WAIVER = "wvr"
+    REFERENCE = "ref"
+    POLICY = "pol"
 
 
 def new_id(prefix: Prefix) -> str:

@@ -12,46 +12,15 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     CheckConstraint,
-    Column,
-    ForeignKey,
     Index,
     Text,
     UniqueConstraint,
 )
-from sqlalchemy.orm import declared_attr
 from sqlmodel import Field, SQLModel
 
-import service.log_tables  # noqa: F401 — `audit_entry` must be known before a key points at it
+from service.force_tables import PolicyAct, ReferenceRow
+from service.governed import GovernedRow, entry_id
 from service.lifecycle import DeploymentState, JobState
-
-
-class _Governed:
-    """What every governed row has: a version, and the name it has in entries.
-
-    A stale writer loses: UPDATE … WHERE version = what was read. `Transaction.record` counts.
-    """
-
-    ENTITY: ClassVar[str]
-    id: str
-
-    @property
-    def entity(self) -> str:
-        """Name the row as entries do."""
-        return f"{self.ENTITY}:{self.id}"
-
-    @declared_attr.directive
-    @classmethod
-    def __mapper_args__(cls) -> dict[str, Any]:
-        return {"version_id_col": cls.__table__.c.version, "version_id_generator": False}  # type: ignore[attr-defined]
-
-
-def _entry_id() -> Any:
-    """Make the column that ties a governed row to the entry of its latest change."""
-    return Column(
-        Text,
-        ForeignKey("audit_entry.id", deferrable=True, initially="DEFERRED"),
-        nullable=False,
-    )
 
 
 def _states(values: type[JobState] | type[DeploymentState]) -> CheckConstraint:
@@ -59,7 +28,7 @@ def _states(values: type[JobState] | type[DeploymentState]) -> CheckConstraint:
     return CheckConstraint(f"state IN ({listed})", name="state")
 
 
-class Principal(_Governed, SQLModel, table=True):
+class Principal(GovernedRow, SQLModel, table=True):
     """Who may call. The name is personal data: it stays here and never enters the log."""
 
     __tablename__ = "principal"
@@ -67,7 +36,7 @@ class Principal(_Governed, SQLModel, table=True):
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
-    entry_id: str = Field(sa_column=_entry_id())
+    entry_id: str = Field(sa_column=entry_id())
     kind: str = Field(sa_type=Text)
     name: str = Field(sa_type=Text)
     roles: list[str] = Field(sa_type=JSON)
@@ -75,7 +44,7 @@ class Principal(_Governed, SQLModel, table=True):
     disabled_at: str | None = Field(default=None, sa_type=Text)
 
 
-class Token(_Governed, SQLModel, table=True):
+class Token(GovernedRow, SQLModel, table=True):
     """A bearer token, stored as the SHA-256 of its secret."""
 
     __tablename__ = "token"
@@ -83,14 +52,14 @@ class Token(_Governed, SQLModel, table=True):
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
-    entry_id: str = Field(sa_column=_entry_id())
+    entry_id: str = Field(sa_column=entry_id())
     principal_id: str = Field(sa_type=Text, foreign_key="principal.id", index=True)
     secret_sha256: str = Field(sa_type=Text, unique=True)
     expires_at: str = Field(sa_type=Text)
     revoked_at: str | None = Field(default=None, sa_type=Text)
 
 
-class DatasetVersion(_Governed, SQLModel, table=True):
+class DatasetVersion(GovernedRow, SQLModel, table=True):
     """An immutable manifest of objects with digests, and what was declared and detected."""
 
     __tablename__ = "dataset_version"
@@ -98,7 +67,7 @@ class DatasetVersion(_Governed, SQLModel, table=True):
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
-    entry_id: str = Field(sa_column=_entry_id())
+    entry_id: str = Field(sa_column=entry_id())
     created_at: str = Field(sa_type=Text)
     created_by: str = Field(sa_type=Text, foreign_key="principal.id")
     team: str = Field(sa_type=Text, index=True)
@@ -118,7 +87,7 @@ class DatasetVersion(_Governed, SQLModel, table=True):
     declared: dict[str, Any] = Field(sa_type=JSON)
 
 
-class BaseModel(_Governed, SQLModel, table=True):
+class BaseModel(GovernedRow, SQLModel, table=True):
     """A base model: its files by digest, its licence, what is known of its training."""
 
     __tablename__ = "base_model"
@@ -126,7 +95,7 @@ class BaseModel(_Governed, SQLModel, table=True):
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
-    entry_id: str = Field(sa_column=_entry_id())
+    entry_id: str = Field(sa_column=entry_id())
     created_at: str = Field(sa_type=Text)
     created_by: str = Field(sa_type=Text, foreign_key="principal.id")
     name: str = Field(sa_type=Text)
@@ -136,7 +105,7 @@ class BaseModel(_Governed, SQLModel, table=True):
     declared: dict[str, Any] = Field(sa_type=JSON)
 
 
-class Job(_Governed, SQLModel, table=True):
+class Job(GovernedRow, SQLModel, table=True):
     """A fine-tune that was asked for."""
 
     __tablename__ = "job"
@@ -145,7 +114,7 @@ class Job(_Governed, SQLModel, table=True):
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
-    entry_id: str = Field(sa_column=_entry_id())
+    entry_id: str = Field(sa_column=entry_id())
     created_at: str = Field(sa_type=Text)
     submitted_by: str = Field(sa_type=Text, foreign_key="principal.id")
     team: str = Field(sa_type=Text)
@@ -159,7 +128,7 @@ class Job(_Governed, SQLModel, table=True):
     reason_code: str | None = Field(default=None, sa_type=Text)
 
 
-class StoredDecision(_Governed, SQLModel, table=True):
+class StoredDecision(GovernedRow, SQLModel, table=True):
     """One gate decision about a job or a deployment; the record itself is a document."""
 
     __tablename__ = "decision"
@@ -167,7 +136,7 @@ class StoredDecision(_Governed, SQLModel, table=True):
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
-    entry_id: str = Field(sa_column=_entry_id())
+    entry_id: str = Field(sa_column=entry_id())
     created_at: str = Field(sa_type=Text)
     subject_kind: str = Field(sa_type=Text)
     subject_id: str = Field(sa_type=Text)
@@ -186,7 +155,7 @@ class StoredDecision(_Governed, SQLModel, table=True):
         return f"{self.subject_kind}:{self.subject_id}"
 
 
-class Approval(_Governed, SQLModel, table=True):
+class Approval(GovernedRow, SQLModel, table=True):
     """One officer's yes or no, bound to one decision record."""
 
     __tablename__ = "approval"
@@ -197,7 +166,7 @@ class Approval(_Governed, SQLModel, table=True):
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
-    entry_id: str = Field(sa_column=_entry_id())
+    entry_id: str = Field(sa_column=entry_id())
     created_at: str = Field(sa_type=Text)
     subject_kind: str = Field(sa_type=Text)
     subject_id: str = Field(sa_type=Text)
@@ -212,7 +181,7 @@ class Approval(_Governed, SQLModel, table=True):
         return f"{self.subject_kind}:{self.subject_id}"
 
 
-class StoredWaiver(_Governed, SQLModel, table=True):
+class StoredWaiver(GovernedRow, SQLModel, table=True):
     """One exception from one version of one rule for one subject, and who answers for it.
 
     `approvals` holds {"approver", "role", "at"} in the order they were given. The reason
@@ -229,7 +198,7 @@ class StoredWaiver(_Governed, SQLModel, table=True):
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
-    entry_id: str = Field(sa_column=_entry_id())
+    entry_id: str = Field(sa_column=entry_id())
     created_at: str = Field(sa_type=Text)
     team: str = Field(sa_type=Text, index=True)
     subject_kind: str = Field(sa_type=Text)
@@ -255,14 +224,14 @@ class StoredWaiver(_Governed, SQLModel, table=True):
         return f"{self.subject_kind}:{self.subject_id}"
 
 
-class Run(_Governed, SQLModel, table=True):
+class Run(GovernedRow, SQLModel, table=True):
     """What the engine does for one job, under one permit."""
 
     __tablename__ = "run"
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
-    entry_id: str = Field(sa_column=_entry_id())
+    entry_id: str = Field(sa_column=entry_id())
     created_at: str = Field(sa_type=Text)
     job_id: str = Field(sa_type=Text, foreign_key="job.id", index=True)
     engine: str = Field(sa_type=Text)
@@ -294,7 +263,7 @@ class RunProgress(SQLModel, table=True):
     tracking_error: str | None = Field(default=None, sa_type=Text)
 
 
-class ModelVersion(_Governed, SQLModel, table=True):
+class ModelVersion(GovernedRow, SQLModel, table=True):
     """What a successful run produced: artefacts by digest, and where MLflow mirrors them."""
 
     __tablename__ = "model_version"
@@ -302,7 +271,7 @@ class ModelVersion(_Governed, SQLModel, table=True):
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
-    entry_id: str = Field(sa_column=_entry_id())
+    entry_id: str = Field(sa_column=entry_id())
     created_at: str = Field(sa_type=Text)
     team: str = Field(sa_type=Text)
     name: str = Field(sa_type=Text)
@@ -313,7 +282,7 @@ class ModelVersion(_Governed, SQLModel, table=True):
     mlflow_version: str | None = Field(default=None, sa_type=Text)
 
 
-class Deployment(_Governed, SQLModel, table=True):
+class Deployment(GovernedRow, SQLModel, table=True):
     """A model version that people are to use, and the documents that go with it."""
 
     __tablename__ = "deployment"
@@ -322,7 +291,7 @@ class Deployment(_Governed, SQLModel, table=True):
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
-    entry_id: str = Field(sa_column=_entry_id())
+    entry_id: str = Field(sa_column=entry_id())
     created_at: str = Field(sa_type=Text)
     requested_by: str = Field(sa_type=Text, foreign_key="principal.id")
     team: str = Field(sa_type=Text, index=True)
@@ -360,7 +329,7 @@ class IdempotencyRecord(SQLModel, table=True):
     created_at: str = Field(sa_type=Text)
 
 
-class Export(_Governed, SQLModel, table=True):
+class Export(GovernedRow, SQLModel, table=True):
     """A bundle that was handed out; the entry `evidence.exported` records it."""
 
     __tablename__ = "export"
@@ -368,7 +337,7 @@ class Export(_Governed, SQLModel, table=True):
 
     id: str = Field(sa_type=Text, primary_key=True)
     version: int = Field(default=0)
-    entry_id: str = Field(sa_column=_entry_id())
+    entry_id: str = Field(sa_column=entry_id())
     created_at: str = Field(sa_type=Text)
     created_by: str = Field(sa_type=Text, foreign_key="principal.id")
     num_entries: int = Field(sa_type=BigInteger)
@@ -387,6 +356,8 @@ Governed = (
     | ModelVersion
     | Deployment
     | Export
+    | PolicyAct
+    | ReferenceRow
 )
 GOVERNED: tuple[type[Governed], ...] = (
     Principal,
@@ -401,4 +372,6 @@ GOVERNED: tuple[type[Governed], ...] = (
     ModelVersion,
     Deployment,
     Export,
+    PolicyAct,
+    ReferenceRow,
 )
