@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import types
@@ -13,6 +14,7 @@ import pytest
 from loopback import answering
 from ruamel.yaml import YAML
 
+from policies.load import PACKS
 from service import cli
 from service.client import Client
 
@@ -106,16 +108,6 @@ def test_the_gravest_of_several_documents_counts(served, check, tmp_path):
         ("require_approval", 2),
         ("deny", 1),
     ]
-
-
-def test_it_ends_with_0_when_allowed(served, check, tmp_path, monkeypatch):
-    """The shipped packs ask a person about every job; a house with its own packs may not."""
-    world, _ = served
-    allowing = {"verdict": "allow_with_warnings"}
-    real = Client.preview
-    monkeypatch.setattr(Client, "preview", lambda *a, **k: real(*a, **k) | allowing)
-
-    assert check(yaml_file(tmp_path, world.job_body()))[0] == 0
 
 
 def test_deployments_are_checked_with_deploy(served, check, tmp_path):
@@ -308,6 +300,26 @@ def test_facts_are_decided_offline(placet, facts, tmp_path):
     found = next(r for r in log["runs"][0]["results"] if r["ruleId"] == "residency.compute")
     line = found["locations"][0]["physicalLocation"]["region"]["startLine"]
     assert path.read_text().splitlines()[line - 1].strip().startswith("compute")
+
+
+@pytest.mark.parametrize("verdict", ["allow", "allow_with_warnings"])
+def test_it_ends_with_0_when_allowed_by_a_house_of_its_own_rules(placet, facts, tmp_path, verdict):
+    """The shipped packs ask a person about every job; a house may decide otherwise."""
+    packs = Path(shutil.copytree(PACKS, tmp_path / "packs"))
+    for path in packs.glob("*/approval-*.yaml"):
+        path.unlink()
+    pack = packs / "eu-baseline" / "pack.yaml"
+    lines = [line for line in pack.read_text().splitlines() if "family: approval" not in line]
+    pack.write_text("\n".join(lines) + "\n")
+    if verdict == "allow_with_warnings":
+        facts["cost"] = {"estimate_cents": 95, "budget_cents": 100}
+    path = yaml_file(tmp_path, facts, "facts.yaml")
+    words = ("--at", "2026-11-30T12:00:00Z", "--site-country", "FR", "--packs", packs)
+
+    status, out, _ = placet("check", "--facts", path, *words, "--json")
+
+    assert json.loads(out)[0]["verdict"] == verdict, out
+    assert status == 0
 
 
 @pytest.mark.parametrize("at", ["2026-12-01", "now", "2026-13-01T00:00:00Z"])
