@@ -129,6 +129,18 @@ def test_values_that_make_no_sense_are_refused(name, value, message):
         compare({**ROUND, name: value}, price_micros=1, speed=Fraction(1), gpu_hours=())
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("pue_permille", 1000), ("power_watts", 1000), ("residual_permille", 1000)],
+)
+def test_values_at_the_edge_are_taken(name, value):
+    found = compare(
+        {**ROUND, name: value}, price_micros=20_000_000, speed=Fraction(1), gpu_hours=(1,)
+    )
+
+    assert found.loads[0].own is not None
+
+
 @pytest.mark.parametrize("name", sorted(ROUND))
 def test_a_missing_row_is_named(name):
     hosting = {key: value for key, value in ROUND.items() if key != name}
@@ -162,6 +174,12 @@ def test_an_own_price_replaces_the_shipped_one_and_leaves_the_rest():
 def test_a_row_that_the_schema_refuses_is_refused(table, row):
     with pytest.raises(CostError):
         lay_over(REFERENCE, table, [row])
+
+
+def test_the_largest_number_can_be_set():
+    laid = set_value(REFERENCE, f"hosting.power_watts={2**53 - 1}")
+
+    assert 2**53 - 1 in {row["value"] for row in laid.rows("hosting")}
 
 
 def test_one_number_can_be_set():

@@ -211,6 +211,14 @@ def test_a_reserve_of_more_than_all_leaves_nothing():
     assert (found["vram_available_mib"], found["fits"]) == (0, False)
 
 
+def test_the_largest_json_integer_is_kept():
+    six = facts(base_model__parameters=166_666_666_666_667, training__tokens=LIMIT - 19)
+    assert estimate(six, REFERENCE)["flop_1e15"] == LIMIT
+
+    more = facts(base_model__parameters=166_666_666_666_667, training__tokens=LIMIT - 18)
+    assert "flop_1e15" not in estimate(more, REFERENCE)
+
+
 # --- bills ------------------------------------------------------------------------------------
 
 
@@ -237,6 +245,7 @@ def test_cents_are_rounded_up_and_a_flavor_without_gpus_is_one_unit():
     assert cost_cents(price, units=3, minutes=1) == 14
     assert cost_cents(price, units=1, minutes=1) == 5  # 4.67
     assert cost_cents(price, units=0, minutes=60) == 280
+    assert cost_cents(price, units=1, minutes=6_000_000) == 28_000_000
 
 
 def test_a_price_in_dollars_is_not_read_as_euros():

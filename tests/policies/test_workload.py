@@ -89,6 +89,14 @@ def test_weights_by_method_and_precision():
     assert (full.weights, full.gradients, full.optimiser) == (240, 240, 480)
 
 
+def test_nf4_takes_4_127_bits_of_a_linear_parameter():
+    shape = SHAPES["llama-3-8b"]
+
+    weights = memory(work(shape, "qlora", 16), ROWS).weights
+
+    assert weights == -(-6_979_321_856 * 4127 // 8000) + 2 * (8_030_261_248 - 6_979_321_856)
+
+
 def test_sharding_divides_what_is_trained_and_gathers_layers():
     full = memory(work(method="full"), ROWS, shards=4)
 
