@@ -164,8 +164,9 @@ def _places(facts: Any, derived: Mapping[str, Any]) -> Iterator[_Place]:
     for at, known in pairs:
         if isinstance(at, Mapping) and isinstance(known, Mapping):
             names = tuple(at.get(name) for name in ("provider", "service", "region"))
-            for scheme in known:
-                if isinstance(known[scheme], Mapping) and all(isinstance(n, str) for n in names):
+            for scheme, state in known.items():
+                needs_one = isinstance(state, Mapping) and state.get("status") != "exempt"
+                if needs_one and all(isinstance(name, str) for name in names):
                     yield (scheme, *names)  # type: ignore[misc]  # three texts, as checked
 
 

@@ -11,7 +11,7 @@ from loopback import answering
 from policies.reference import Reference
 from service import cli
 from service.app import create_app
-from service.expiring import DailyWarning, expiring, warning_days
+from service.expiring import DailyWarning, _places, expiring, warning_days
 from service.worker import Worker
 
 TODAY = dt.date(2026, 11, 30)
@@ -159,6 +159,17 @@ def test_an_ended_one_is_listed_while_something_rests_on_it(world):
 
     world.tamper("job", "UPDATE job SET state = 'cancelled' WHERE id = :id", id=job["id"])
     assert listed(world)["items"] == []
+
+
+def test_only_places_that_need_a_certificate_count():
+    place = {"provider": "own-site", "service": "local", "region": "site"}
+    unknown = {**place, "region": None}
+    facts = {"compute": place, "deploy": None, "datasets": [place, unknown], "storage": [place]}
+    valid, exempt = {"hds": {"status": "valid"}}, {"hds": {"status": "exempt"}}
+    derived = {"compute": exempt, "datasets": [{"country": "FR"}, valid], "storage": [valid]}
+
+    assert list(_places(facts, derived)) == [("hds", "own-site", "local", "site")]
+    assert list(_places(None, {})) == []
 
 
 @pytest.mark.parametrize("within", ["-1", "x", "4000", "1.5"])
