@@ -58,6 +58,19 @@ def test_break_even_by_hand():
     assert [load.own and load.own.total for load in found.loads] == [255_000, 275_000, None]
 
 
+def test_what_is_left_of_the_price_is_not_written_off_but_bears_interest():
+    kept = own_server({**ROUND, "residual_permille": 500}, Fraction(0))
+
+    assert kept.amortisation == 50_000
+    assert kept.capital == 4_500
+
+
+def test_owning_pays_at_the_very_last_hour_of_the_server():
+    found = compare(ROUND, price_micros=13_750_000, speed=Fraction(1), gpu_hours=())
+
+    assert found.break_even_hours == found.capacity_hours == 200
+
+
 def test_a_faster_gpu_of_ones_own_does_more_rented_hours():
     found = compare(ROUND, price_micros=20_000_000, speed=Fraction(2), gpu_hours=(400,))
 
