@@ -17,6 +17,7 @@ from typing import Any
 
 from policies.facts import FactsError, parse_facts
 from policies.lint import check_pack, lint_rule
+from policies.overlay import OverlayRow, make_row
 from policies.policy import Policy
 from policies.reference import FORMAT, Reference, ReferenceDataError, check
 from policies.rule import Rule, RuleError
@@ -176,6 +177,30 @@ def load_reference(folder: Path = REFERENCE, *, site: Mapping[str, Any] | None =
     Raises:
         ReferenceDataError: a file is not strict YAML, or a row is refused.
     """
+    tables = _tables(folder)
+    declared = None if site is None else dict(site)
+    check({"format": FORMAT, "site": declared, "tables": tables})
+    return Reference({name: tuple(rows) for name, rows in tables.items()}, declared)
+
+
+def load_overlay(folder: Path, *, declared_by: str) -> tuple[OverlayRow, ...]:
+    """Load an installation's own rows from a folder with the form of a reference folder.
+
+    A row that does not say who declares it is declared by `declared_by`.
+
+    Raises:
+        ReferenceDataError: no such folder, a file is not strict YAML, or a row is refused.
+    """
+    if not Path(folder).is_dir():
+        raise ReferenceDataError(f"`{folder}` is no folder; expected one with tables in it")
+    return tuple(
+        make_row(table, {"declared_by": declared_by, **row} if isinstance(row, dict) else {})
+        for table, rows in _tables(folder).items()
+        for row in rows
+    )
+
+
+def _tables(folder: Path) -> dict[str, list[Any]]:
     tables: dict[str, list[Any]] = {}
     for path in sorted(Path(folder).glob("*.yaml")):
         try:
@@ -190,7 +215,5 @@ def load_reference(folder: Path = REFERENCE, *, site: Mapping[str, Any] | None =
             {**content["defaults"], **row} if isinstance(row, dict) else row
             for row in content["rows"]
         ]
-        tables.setdefault(content["table"], []).extend(rows)
-    declared = None if site is None else dict(site)
-    check({"format": FORMAT, "site": declared, "tables": tables})
-    return Reference({name: tuple(rows) for name, rows in tables.items()}, declared)
+        tables.setdefault(str(content["table"]), []).extend(rows)
+    return tables
