@@ -40,6 +40,18 @@ class Consent:
         self._cancelled: set[Subject] = set()
         self._used: set[str] = set()
 
+    def askers(self, subject: Subject) -> frozenset[str]:
+        """Say who asked for a subject so far."""
+        return frozenset(self._askers.get(subject, ()))
+
+    def is_known(self, person: str) -> bool:
+        """Say whether somebody was created before."""
+        return person in self._roles
+
+    def has_role(self, person: str, role: str) -> bool:
+        """Say whether somebody was created before with this role."""
+        return role in self._roles.get(person, ())
+
     def admit(self, event: Event, subject: Subject) -> None:
         """Take in principal.created: the roles that somebody has from here on."""
         if subject[1] in self._roles:

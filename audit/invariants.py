@@ -20,6 +20,28 @@ Asking and deciding (`audit.consent`)
     approver-is-human           approval.given: by a person, no service and no model
     approver-has-role           … created before, with the role that they approve in
 
+Waiving (`audit.waivers`)
+    waiver-once                 one waiver.requested for each waiver
+    waiver-needs-subject        … on a job or deployment that was asked for before
+    waiver-needs-person         … by a person who was created before
+    waiver-needs-request        waiver.approved, .refused, .revoked: requested for this subject
+    waiver-four-eyes            waiver.approved: by nobody who requested it, asked for its subject
+                                or approved it before
+    waiver-approver-is-human, waiver-approver-has-role
+                                … by a person with the role that they approve in
+    waiver-after-end            … and, as .refused and .revoked, not after a refusal or revocation
+    waived-record-readable      gate.decided: a record that names waivers can be read
+    waived-needs-waiver         … and counts a waiver for each rule and version that it waives
+    waived-needs-request        … each of which was requested before
+    waived-binds-subject        … for this job or deployment
+    waived-binds-terms          … by this requester, with this rule, version, category and interval
+    waived-binds-reason         … and this sealed reason
+    waived-needs-approvals      … and was approved before by these people, at least two of whom
+                                neither requested it nor asked for its subject
+    waived-after-refusal, waived-after-revocation
+                                … and neither refused nor revoked before
+    waived-in-time              … at an instant in its half-open interval
+
 Running (`audit.consent`, `audit.lineage`)
     dispatch-needs-request      run.dispatching: its job was submitted before
     dispatch-needs-decision     … and decided on, at stage train
@@ -67,6 +89,7 @@ from dataclasses import dataclass
 from audit.consent import Consent, Subject
 from audit.event import Event, EventKind, resource_parts
 from audit.lineage import Lineage
+from audit.waivers import Waivers
 
 MAX_VIOLATIONS = 100
 
@@ -92,6 +115,7 @@ class Invariants:
         self._ids: set[str] = set()
         self._consent = consent = Consent(self._violate)
         self._lineage = lineage = Lineage(self._violate)
+        self._waivers = waivers = Waivers(self._violate, consent)
         self._handlers: dict[EventKind, tuple[Callable[[Event, Subject], object], ...]] = {
             EventKind.PRINCIPAL_CREATED: (consent.admit,),
             EventKind.DATASET_REGISTERED: (lineage.register,),
@@ -102,6 +126,10 @@ class Invariants:
             EventKind.APPROVAL_REFUSED: (consent.withdraw,),
             EventKind.APPROVAL_EXPIRED: (consent.withdraw,),
             EventKind.JOB_CANCELLED: (consent.cancel,),
+            EventKind.WAIVER_REQUESTED: (waivers.request,),
+            EventKind.WAIVER_APPROVED: (waivers.approve,),
+            EventKind.WAIVER_REFUSED: (waivers.close,),
+            EventKind.WAIVER_REVOKED: (waivers.close,),
             EventKind.RUN_DISPATCHING: (self._check_dispatch, lineage.dispatch),
             EventKind.RUN_STARTED: (lineage.follow,),
             EventKind.RUN_OBSERVED: (lineage.follow,),
@@ -115,8 +143,11 @@ class Invariants:
             EventKind.DEPLOYMENT_FAILED: (lineage.end,),
         }
 
-    def read(self, index: int, event: Event) -> None:
-        """Take in one entry; violations appear in `violations` (the first 100) and are counted."""
+    def read(self, index: int, event: Event, record: bytes | None = None) -> None:
+        """Take in one entry; violations appear in `violations` (the first 100) and are counted.
+
+        `record` is the decision record that a gate.decided refers to, when it is at hand.
+        """
         self._index = index
         if index != self._next_index:
             self._violate("indices-contiguous", f"expected index {self._next_index}")
@@ -128,6 +159,8 @@ class Invariants:
             self._violate("log-is-origin", f"the entry is of log {event.log!a}")
         for handler in self._handlers.get(event.action, ()):
             handler(event, resource_parts(event.resource))
+        if event.action == EventKind.GATE_DECIDED:
+            self._waivers.decide(event, resource_parts(event.resource), record)
 
     def _check_dispatch(self, event: Event, subject: Subject) -> None:
         self._consent.check("dispatch", subject, str(event.data["record"]))

@@ -207,8 +207,8 @@ KINDS: Mapping[EventKind, Kind] = {
     EventKind.JOB_CANCELLED: _kind("job"),
     EventKind.WAIVER_REQUESTED: _kind(
         "job deployment",
-        optional={"digest": _digest},
         waiver=identifier("wvr"),
+        digest=_digest,
         rule=is_code,
         rule_version=is_code,
         category=one_of("waiver", "mitigated"),

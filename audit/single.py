@@ -24,6 +24,7 @@ MODULES = (
     "bundle",
     "consent",
     "lineage",
+    "waivers",
     "invariants",
     "report",
     "verify",

@@ -1,7 +1,9 @@
 """A small world for the audit tests: a log's keys, well-formed entries, and exports of them."""
 
+import base64
 import io
 import itertools
+import json
 import os
 from dataclasses import replace
 
@@ -20,6 +22,7 @@ settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+COMMITMENT = b"\x07" * 32
 VERIFIER = b"# placet_verify.py of the test world\n"
 
 
@@ -45,6 +48,7 @@ class World:
         self.deployment = make_id("dep", 1)
         self.run = make_id("run", 1)
         self.model = make_id("mv", 1)
+        self.waiver = make_id("wvr", 1)
         self.dataset, self.base_model = make_id("ds", 1), make_id("bm", 1)
         self.officer, self.second, self.submitter = (make_id("prn", n) for n in (1, 2, 3))
 
@@ -116,6 +120,55 @@ class World:
     def approved(self, actor=None, role="officer", record="record", **changes):
         data = {"record": self.document(record), "role": role}
         return self.event("approval.given", actor=actor or self.officer, **{**data, **changes})
+
+    def waiver_requested(self, actor=None, *, waiver=None, reason=COMMITMENT, **changes):
+        data = {
+            "waiver": waiver or self.waiver,
+            "digest": self.document("waiver request"),
+            "rule": "budget.limit",
+            "rule_version": "1.0.0",
+            "category": "waiver",
+            "not_before": "2026-11-30T12:00:00Z",
+            "expires_at": "2026-12-07T00:00:00Z",
+        }
+        event = self.event("waiver.requested", actor=actor, **{**data, **changes})
+        return replace(event, sealed={"reason": base64.b64encode(reason).decode()})
+
+    def waiver_approved(self, actor=None, role="officer", **changes):
+        data = {"waiver": self.waiver, "role": role}
+        return self.event("waiver.approved", actor=actor or self.officer, **{**data, **changes})
+
+    def waived_record(self, *, waivers=None, results=None, **changes):
+        """Keep the record of a decision that counts a waiver; return its text."""
+        waiver = self.counted() if waivers is None else None
+        record = {
+            "format": "placet.decision/1",
+            "subject": f"job:{self.job}",
+            "evaluated_at": "2026-11-30T12:00:00Z",
+            "results": [{"rule": "budget.limit", "version": "1.0.0", "outcome": "waived"}]
+            if results is None
+            else results,
+            "waivers": [waiver] if waivers is None else waivers,
+        }
+        return json.dumps({**record, **changes}, sort_keys=True, separators=(",", ":"))
+
+    def counted(self, **changes):
+        """A waiver as a decision record holds it."""
+        waiver = {
+            "format": "placet.waiver/1",
+            "id": self.waiver,
+            "rule": "budget.limit",
+            "rule_version": "1.0.0",
+            "subject": f"job:{self.job}",
+            "category": "waiver",
+            "reason_digest": f"sha256:{COMMITMENT.hex()}",
+            "requester": self.submitter,
+            "approvers": [self.officer, self.second],
+            "not_before": "2026-11-30T12:00:00Z",
+            "expires_at": "2026-12-07T00:00:00Z",
+            "revoked_at": None,
+        }
+        return {**waiver, **changes}
 
     def dispatching(self, record="record", run=None, **changes):
         data = {

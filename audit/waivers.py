@@ -1,0 +1,161 @@
+"""Exceptions from a rule, and the decisions that rest on them: who asked, who signed, how long.
+
+A part of level L6; `audit.invariants` lists the rules. A decision's record is a document beside the
+log and holds the waivers that it was made with, so it is read here when it is enclosed; a record
+that no export encloses is missing at level L7, and is never taken for one without waivers there.
+
+    {"subject": "job:job_…", "evaluated_at": "2026-11-30T12:00:00Z",
+     "results": [{"rule": "budget.limit", "version": "1.0.0", "outcome": "waived", …}, …],
+     "waivers": [{"id": "wvr_…", "rule": …, "rule_version": …, "subject": …, "category": …,
+                  "reason_digest": "sha256:<the sealed reason's commitment, in hex>",
+                  "requester": "prn_…", "approvers": ["prn_…", "prn_…"],
+                  "not_before": …, "expires_at": …, "revoked_at": null, "format": …}], …}
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from audit.canonical import CanonicalError, JsonValue, parse
+from audit.consent import Consent, Subject, Violate
+from audit.event import Event, EventKind
+
+MAX_DECISION_RECORD_BYTES = 4_194_304
+_SIGNATURES = 2
+_NO_WAIVERS = b'"waivers":[]'
+_TERMS = ("rule", "rule_version", "category", "not_before", "expires_at")
+_CLOSINGS = {EventKind.WAIVER_REFUSED: "refusal", EventKind.WAIVER_REVOKED: "revocation"}
+
+
+@dataclass
+class Exemption:
+    """A waiver that was requested, who signed it, and what became of it."""
+
+    subject: Subject
+    requester: str
+    terms: Mapping[str, JsonValue]
+    reason: str | None
+    signers: set[str] = field(default_factory=set)
+    ending: str | None = None
+
+
+class Waivers:
+    """Follows waivers by their ids, and holds every record that counts one against them."""
+
+    def __init__(self, violate: Violate, consent: Consent) -> None:
+        self._violate = violate
+        self._consent = consent
+        self._known: dict[JsonValue, Exemption] = {}
+
+    def request(self, event: Event, subject: Subject) -> None:
+        """Take in waiver.requested; the first one with an id counts."""
+        name, person = str(event.data["waiver"]), event.actor.ref
+        if name in self._known:
+            self._violate("waiver-once", f"{name} was requested before")
+            return
+        if not self._consent.askers(subject):
+            self._violate("waiver-needs-subject", f"nobody asked for {':'.join(subject)} before")
+        if event.actor.kind != "human" or not self._consent.is_known(person):
+            self._violate("waiver-needs-person", f"{person} requested {name}")
+        terms = {member: event.data[member] for member in _TERMS}
+        self._known[name] = Exemption(subject, person, terms, _reason(event))
+
+    def approve(self, event: Event, subject: Subject) -> None:
+        """Take in waiver.approved; it counts when person, role and waiver are right."""
+        found = self._of(event, subject)
+        if found is None:
+            return
+        person, role, name = event.actor.ref, str(event.data["role"]), event.data["waiver"]
+        faults = {
+            "waiver-four-eyes": person == found.requester
+            or person in self._consent.askers(subject)
+            or person in found.signers,
+            "waiver-approver-is-human": event.actor.kind != "human",
+            "waiver-approver-has-role": not self._consent.has_role(person, role),
+            "waiver-after-end": found.ending is not None,
+        }
+        for rule in (rule for rule, is_broken in faults.items() if is_broken):
+            self._violate(rule, f"{person} approved {name} as {role}")
+        if True not in faults.values():
+            found.signers.add(person)
+
+    def close(self, event: Event, subject: Subject) -> None:
+        """Take in waiver.refused or waiver.revoked: from here on it counts for nothing."""
+        found = self._of(event, subject)
+        if found is None:
+            return
+        if found.ending is not None:
+            self._violate("waiver-after-end", f"{event.data['waiver']} was over before")
+            return
+        found.ending = _CLOSINGS[event.action]
+
+    def decide(self, event: Event, subject: Subject, record: bytes | None) -> None:
+        """Hold a decision's record, when it is enclosed, against the waivers of the log."""
+        if record is None or (b"waive" not in record and b"\\" not in record):
+            return
+        if _NO_WAIVERS in record and b'"waived"' not in record and b"\\" not in record:
+            return
+        try:
+            document = cast(
+                "dict[str, JsonValue]", parse(record, max_bytes=MAX_DECISION_RECORD_BYTES)
+            )
+            named = cast("list[dict[str, JsonValue]]", document["waivers"])
+            results = cast("list[dict[str, JsonValue]]", document["results"])
+            at = str(document["evaluated_at"])
+            sound = [one for one in named if self._is_sound(one, subject, at)]
+            waived = [(r["rule"], r["version"]) for r in results if r["outcome"] == "waived"]
+        except (CanonicalError, AttributeError, KeyError, TypeError) as cause:
+            detail = f"{event.data['record']}: {type(cause).__name__}"
+            self._violate("waived-record-readable", detail)
+            return
+        self._check_covered(waived, sound)
+
+    def _check_covered(
+        self,
+        waived: Sequence[tuple[JsonValue, JsonValue]],
+        sound: Sequence[Mapping[str, JsonValue]],
+    ) -> None:
+        covered = [(one["rule"], one["rule_version"]) for one in sound]
+        for rule, version in waived:
+            if (rule, version) not in covered:
+                self._violate("waived-needs-waiver", f"nobody waived {rule} {version} by then")
+
+    def _is_sound(self, named: Mapping[str, JsonValue], subject: Subject, at: str) -> bool:
+        """Check one waiver of a record; every fault is named."""
+        name, found = str(named["id"]), self._known.get(named["id"])
+        if found is None:
+            self._violate("waived-needs-request", f"{name} was not requested before")
+            return False
+        stated = {member: named[member] for member in _TERMS}
+        signers = cast("list[str]", named["approvers"])
+        askers = {found.requester, *self._consent.askers(subject)}
+        not_before, expires_at = str(found.terms["not_before"]), str(found.terms["expires_at"])
+        faults = {
+            "waived-binds-subject": found.subject != subject
+            or named["subject"] != ":".join(subject),
+            "waived-binds-terms": stated != found.terms or named["requester"] != found.requester,
+            "waived-binds-reason": named["reason_digest"] != found.reason,
+            "waived-needs-approvals": len(set(signers)) != len(signers)
+            or set(signers) != found.signers
+            or len(found.signers - askers) < _SIGNATURES,
+            f"waived-after-{found.ending}": found.ending is not None,
+            "waived-in-time": not not_before <= at < expires_at,
+        }
+        for rule in (rule for rule, is_broken in faults.items() if is_broken):
+            self._violate(rule, f"{name}, counted at {at}")
+        return True not in faults.values()
+
+    def _of(self, event: Event, subject: Subject) -> Exemption | None:
+        name = event.data["waiver"]
+        found = self._known.get(name)
+        if found is None or found.subject != subject:
+            self._violate("waiver-needs-request", f"{name} was not requested for this before")
+            return None
+        return found
+
+
+def _reason(event: Event) -> str | None:
+    """Return the commitment to the reason as records spell it, or None when nothing is sealed."""
+    commitment = event.sealed.get("reason")
+    return None if commitment is None else f"sha256:{base64.b64decode(commitment).hex()}"
