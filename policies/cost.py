@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from policies.reference import KEYS, Reference, ReferenceDataError, Row, check
+from policies.overlay import OverlayRow, key_of, lay_over
+from policies.reference import Reference, ReferenceDataError, Row
 from policies.workload import MAX_INTEGER
 
 MONTHS_PER_YEAR = 12
@@ -203,29 +204,16 @@ def _check_values(hosting: Mapping[str, int]) -> None:
         raise CostError("hosting.residual_permille: expected at most 1000, the whole price")
 
 
-def lay_over(reference: Reference, table: str, rows: Sequence[Row]) -> Reference:
+def own_rows(reference: Reference, table: str, rows: Sequence[Row]) -> Reference:
     """Return the reference data with rows replaced by key or added; the given one is unchanged.
 
     Raises:
         CostError: there is no such table, or a row is not as the schema says.
     """
-    if table not in KEYS:
-        raise CostError(f"there is no table `{table}`: expected one of {', '.join(sorted(KEYS))}")
-    key = KEYS[table]
     try:
-        new = {each for row in rows for each in key(row)}
-    except (KeyError, TypeError) as cause:
-        raise CostError(f"table `{table}`: a row lacks a member of its key ({cause})") from cause
-    kept = [row for row in reference.rows(table) if new.isdisjoint(key(row))]
-    tables = {**reference.tables, table: (*kept, *rows)}
-    document = {"format": "placet.reference/1", "site": reference.site, "tables": {
-        name: list(values) for name, values in tables.items()
-    }}  # fmt: skip
-    try:
-        check(document)
+        return lay_over(reference, [OverlayRow(table, key_of(table, row), row) for row in rows])
     except ReferenceDataError as cause:
         raise CostError(str(cause)) from cause
-    return Reference(tables, reference.site)
 
 
 def set_value(reference: Reference, assignment: str) -> Reference:
@@ -251,4 +239,4 @@ def set_value(reference: Reference, assignment: str) -> Reference:
         known = ", ".join(sorted({str(row[column]) for row in reference.rows(table)}))
         raise CostError(f"--set {place}: there is no such row; known: {known}")
     own = {"source": "given with --set", "confidence": "declared"}
-    return lay_over(reference, table, [{**row, member: int(text), **own} for row in rows])
+    return own_rows(reference, table, [{**row, member: int(text), **own} for row in rows])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from policies.commands.cost_text import comparison_lines, estimate_lines, unverified_lines
-from policies.cost import CostError, lay_over, set_value
+from policies.cost import CostError, own_rows, set_value
 from policies.load import REFERENCE, load_reference
 from policies.quote import comparison_document, estimate_document
 from policies.reference import Reference, ReferenceDataError
@@ -130,6 +130,7 @@ def _reference(options: argparse.Namespace) -> Reference:
         rows, defaults = content.get("rows"), content.get("defaults", {})
         is_table = (
             set(content) <= {"table", "defaults", "rows"}
+            and isinstance(content.get("table"), str)
             and isinstance(defaults, dict)
             and isinstance(rows, list)
             and all(isinstance(row, dict) for row in rows)
@@ -137,7 +138,7 @@ def _reference(options: argparse.Namespace) -> Reference:
         if not is_table:
             raise CostError(f"{path.name}: expected `table`, `defaults` and a list of `rows`")
         laid = [{**defaults, **row} for row in rows or ()]
-        found = lay_over(found, str(content.get("table")), laid)
+        found = own_rows(found, str(content["table"]), laid)
     for assignment in options.set:
         found = set_value(found, assignment)
     return found

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.cost import CostError, compare, lay_over, own_server, set_value
+from policies.cost import CostError, compare, own_rows, own_server, set_value
 from policies.load import load_reference
 from policies.sizing import config_shape, number, said_in
 from policies.workload import Shape
@@ -167,7 +167,7 @@ def test_a_missing_row_is_named(name):
 
 def test_an_own_price_replaces_the_shipped_one_and_leaves_the_rest():
     (row,) = [r for r in REFERENCE.rows("prices") if r["flavor"] == "l4-1-gpu"]
-    laid = lay_over(REFERENCE, "prices", [{**row, "price_micros_per_hour": 7}])
+    laid = own_rows(REFERENCE, "prices", [{**row, "price_micros_per_hour": 7}])
 
     prices = {r["flavor"]: r["price_micros_per_hour"] for r in laid.rows("prices")}
     assert prices["l4-1-gpu"] == 7
@@ -186,7 +186,7 @@ def test_an_own_price_replaces_the_shipped_one_and_leaves_the_rest():
 )
 def test_a_row_that_the_schema_refuses_is_refused(table, row):
     with pytest.raises(CostError):
-        lay_over(REFERENCE, table, [row])
+        own_rows(REFERENCE, table, [row])
 
 
 def test_the_largest_number_can_be_set():
