@@ -137,18 +137,25 @@ def _is_renewed(reference: Reference, row: Row, region: str) -> bool:
 def _needed(session: Session) -> dict[_Place, list[Resting]]:
     """Say for each place which live work needs a certificate of which scheme there."""
     found: dict[_Place, list[Resting]] = {}
-    for kind, states in ((Job, LIVE_JOBS), (Deployment, LIVE_DEPLOYMENTS)):
-        rows = session.exec(
-            select(kind, StoredDecision)
-            .join(StoredDecision, col(StoredDecision.id) == col(kind.decision_id))
-            .where(col(kind.state).in_(states))
-        )
-        for row, decision in rows:
-            one = Resting(row.entity, row.team, row.state)
-            record = Decision.from_record(load(session, decision.record_digest)).document
-            for place in set(_places(record["facts"], record["derived"])):
-                found.setdefault(place, []).append(one)
+    for row, decision in _live(session):
+        one = Resting(row.entity, row.team, row.state)
+        record = Decision.from_record(load(session, decision.record_digest)).document
+        for place in set(_places(record["facts"], record["derived"])):
+            found.setdefault(place, []).append(one)
     return found
+
+
+def _live(session: Session) -> Iterator[tuple[Job | Deployment, StoredDecision]]:
+    yield from session.exec(
+        select(Job, StoredDecision)
+        .join(StoredDecision, col(StoredDecision.id) == col(Job.decision_id))
+        .where(col(Job.state).in_(LIVE_JOBS))
+    )
+    yield from session.exec(
+        select(Deployment, StoredDecision)
+        .join(StoredDecision, col(StoredDecision.id) == col(Deployment.decision_id))
+        .where(col(Deployment.state).in_(LIVE_DEPLOYMENTS))
+    )
 
 
 def _places(facts: Any, derived: Mapping[str, Any]) -> Iterator[_Place]:
@@ -163,11 +170,11 @@ def _places(facts: Any, derived: Mapping[str, Any]) -> Iterator[_Place]:
     ]
     for at, known in pairs:
         if isinstance(at, Mapping) and isinstance(known, Mapping):
-            names = tuple(at.get(name) for name in ("provider", "service", "region"))
+            provider, service, region = (at.get(n) for n in ("provider", "service", "region"))
             for scheme, state in known.items():
                 needs_one = isinstance(state, Mapping) and state.get("status") != "exempt"
-                if needs_one and all(isinstance(name, str) for name in names):
-                    yield (scheme, *names)  # type: ignore[misc]  # three texts, as checked
+                if needs_one and provider and service and region:
+                    yield scheme, provider, service, region
 
 
 class DailyWarning:
