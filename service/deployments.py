@@ -18,7 +18,7 @@ from service import facts as gathering
 from service import lifecycle, waivers
 from service.approvals import check_version
 from service.archive import load, parse_object
-from service.clock import Clock, seconds
+from service.clock import Clock, instant, seconds
 from service.gating import Gate
 from service.ids import Prefix, new_id
 from service.lifecycle import DeploymentMove, DeploymentState, IllegalMoveError
@@ -223,6 +223,7 @@ def facts_of(
         evaluation_present=issued.has_evaluation,
         art50_texts_present=set(asked.languages) <= asked.notices.keys(),
         storage=context.storage,
+        evaluation_age_days=max(0, (context.clock() - instant(model.created_at)).days),
     )
 
 

@@ -10,12 +10,20 @@ from typing import Any
 from policies import estimate
 from policies.reference import Reference
 from policies.workload import architecture_flop_1e15
-from service.places import SITE, Place
-from service.requests import DeploymentRequest, JobRequest
+from service.places import NOWHERE, SITE, Place
+from service.requests import DeploymentRequest, Governance, JobRequest
 from service.tables import BaseModel, DatasetVersion
 
 FORMAT = "placet.facts/1"
 _MICROS_PER_CENT = 10_000
+_SHAPE = (
+    "layers",
+    "hidden_size",
+    "intermediate_size",
+    "vocabulary_size",
+    "attention_heads",
+    "kv_heads",
+)
 
 
 def training_flop_1e15(base: BaseModel, dataset: DatasetVersion, *, epochs: int) -> int:
@@ -59,11 +67,19 @@ def job_facts(
     storage: dict[str, Place],
     cost_cents: int | None,
     code_digest: str,
+    reference: Reference,
 ) -> dict[str, Any]:
-    """Gather the facts of a job at stage `train`."""
+    """Gather the facts of a job at stage `train`.
+
+    `job.uses` is a complete statement of the endpoints that the job talks to; each has a row in
+    `storage`, and one whose place is not known has nulls there.
+    """
     compute = request.compute.model_dump()
     if compute["image"] is None and request.compute.provider == SITE[0]:
         compute["image"] = code_digest
+    used = dict(storage)
+    if request.compute.image is not None:
+        used["registry"] = registry_place(reference, request.compute.image)
     return {
         "format": FORMAT,
         "stage": "train",
@@ -76,18 +92,52 @@ def job_facts(
             "spec_digest": spec_digest,
             "max_minutes": request.max_minutes,
             "from_scratch": False,
+            "uses": sorted(used),
         },
         "purpose": request.purpose.model_dump(),
+        "governance": governance_fact(request.governance),
         "compute": compute,
         "datasets": [dataset_fact(dataset)],
-        "storage": [{"role": role, **place.to_fact()} for role, place in sorted(storage.items())],
+        "storage": storage_facts(used),
         "base_model": base_model_fact(base),
-        "training": {
-            "flop_1e15": training_flop_1e15(base, dataset, epochs=request.training.epochs),
-            "estimated_minutes": request.max_minutes,
-        },
+        "training": training_fact(request, base, dataset),
         "cost": {"estimate_cents": cost_cents, "budget_cents": request.budget_cents},
     }
+
+
+def training_fact(request: JobRequest, base: BaseModel, dataset: DatasetVersion) -> dict[str, Any]:
+    """Say how much is trained and how; tokens are bounded by bytes, epochs included."""
+    training = request.training
+    return {
+        "flop_1e15": training_flop_1e15(base, dataset, epochs=training.epochs),
+        "estimated_minutes": request.max_minutes,
+        "tokens": dataset.size_bytes * training.epochs,
+        "epochs": training.epochs,
+        "tokens_per_step": training.tokens_per_step,
+        "max_tokens": training.max_tokens,
+        "rank": training.rank,
+        "precision": training.precision,
+        "gradient_checkpointing": False,
+    }
+
+
+def registry_place(reference: Reference, image: str) -> Place:
+    """Find the place of a container registry by the host in an image's name; never by a label."""
+    host = image.partition("/")[0].partition(":")[0]
+    for row in reference.rows("endpoints"):
+        if row["host"] == host:
+            return Place(row["provider"], row["service"], row["region"], None)
+    return NOWHERE
+
+
+def storage_facts(storage: dict[str, Place]) -> list[dict[str, Any]]:
+    """Render the place of each role, by role."""
+    return [{"role": role, **place.to_fact()} for role, place in sorted(storage.items())]
+
+
+def governance_fact(declared: Governance | None) -> dict[str, Any]:
+    """Render what the team refers to; a reference that was not given is null."""
+    return (declared or Governance()).model_dump()
 
 
 def deployment_facts(
@@ -100,6 +150,7 @@ def deployment_facts(
     evaluation_present: bool,
     art50_texts_present: bool,
     storage: dict[str, Place],
+    evaluation_age_days: int,
 ) -> dict[str, Any]:
     """Gather the facts of a deployment at stage `deploy`.
 
@@ -112,15 +163,23 @@ def deployment_facts(
         evaluation_present: whether the run measured a held-out loss before and after.
         art50_texts_present: whether disclosure texts exist in every language of use.
         storage: where what the deployment writes will lie.
+        evaluation_age_days: whole days since the run that measured it ended.
     """
     missing, fields = card
+    declared = governance_fact(request.governance)
+    before = training.get("governance") or {}
     return {
         **{key: training[key] for key in ("purpose", "datasets", "base_model", "training", "cost")},
         "format": FORMAT,
         "stage": "deploy",
-        "job": {**training["job"], "document_digest": document_digest},
+        "job": {
+            **training["job"],
+            "document_digest": document_digest,
+            "uses": sorted(storage),
+        },
+        "governance": {k: before.get(k) if v is None else v for k, v in declared.items()},
         "compute": {**request.compute.model_dump(), "image": training["compute"]["image"]},
-        "storage": [{"role": role, **place.to_fact()} for role, place in sorted(storage.items())],
+        "storage": storage_facts(storage),
         "deploy": {
             "model_version": request.model_version,
             "artefacts_digest": artefacts_digest,
@@ -133,6 +192,13 @@ def deployment_facts(
             "region": request.compute.region,
             "provider": request.compute.provider,
             "service": request.compute.service,
+            "bias_report_present": request.bias_report_reference is not None,
+            "leakage_report_present": request.leakage_report_reference is not None,
+            "technical_file_present": request.technical_file_reference is not None,
+            "evaluation_age_days": evaluation_age_days if evaluation_present else None,
+            "interacts_with_people": request.interacts_with_people,
+            "generates_content": True,
+            "marking_present": request.marks_outputs,
         },
     }
 
@@ -156,11 +222,14 @@ def dataset_fact(row: DatasetVersion) -> dict[str, Any]:
 
 
 def base_model_fact(row: BaseModel) -> dict[str, Any]:
-    """Render a base model as rules see it."""
+    """Render a base model as rules see it; sizes that its own config does not say are null."""
+    shape = row.declared.get("shape") or {}
     return {
         "id": row.id,
         "digest": row.files_digest,
         "licence": row.declared.get("licence"),
         "training_flop_1e15": row.declared.get("training_flop_1e15"),
         "licence_allows_fine_tuning": row.declared.get("licence_allows_fine_tuning"),
+        "parameters": row.num_parameters,
+        **{name: shape.get(name) for name in _SHAPE},
     }

@@ -199,6 +199,7 @@ def facts_of(
             site_price=context.site_price,
         ),
         code_digest=context.code_digest,
+        reference=context.gate.reference,
     )
 
 

@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any, BinaryIO
 
 from audit.event import EventKind
+from service import model_shape
 from service.clock import Clock, seconds
 from service.detect import DETECTORS_VERSION, Detection, detect
 from service.ids import Prefix, new_id
@@ -57,6 +58,7 @@ class BaseModelScan:
     uri: str
     files: FilesManifest
     num_parameters: int
+    shape: dict[str, int]
     place: Place
 
 
@@ -173,6 +175,7 @@ def scan_base_model(objects: Objects, places: Places, *, uri: str) -> BaseModelS
     try:
         files = []
         num_parameters = 0
+        shape: dict[str, int] = {}
         root = uri.rstrip("/") + "/"
         for member, _ in objects.list(uri):
             stored = objects.measure(member)
@@ -183,6 +186,8 @@ def scan_base_model(objects: Objects, places: Places, *, uri: str) -> BaseModelS
                     size_bytes=stored.size_bytes,
                 )
             )
+            if member == root + model_shape.CONFIG and stored.size_bytes <= model_shape.MAX_BYTES:
+                shape = model_shape.read(objects.get(member))
             if member.endswith(".safetensors"):
                 with objects.open(member) as stream:
                     hashed = _Hashed(stream)
@@ -200,7 +205,9 @@ def scan_base_model(objects: Objects, places: Places, *, uri: str) -> BaseModelS
         place = places.of(objects.endpoint_of(uri))
     except (ObjectError, ContractError) as error:
         raise field_problem("/uri", str(error)) from error
-    return BaseModelScan(uri=uri, files=manifest, num_parameters=num_parameters, place=place)
+    return BaseModelScan(
+        uri=uri, files=manifest, num_parameters=num_parameters, shape=shape, place=place
+    )
 
 
 def register_base_model(
@@ -227,7 +234,7 @@ def register_base_model(
         uri=scan.uri,
         files_digest=tx.keep(scan.files.to_bytes()),
         num_parameters=scan.num_parameters,
-        declared=declared,
+        declared={**declared, "shape": scan.shape},
     )
     tx.record(
         EventKind.BASE_MODEL_REGISTERED,

@@ -89,6 +89,41 @@ class Purpose(_Closed):
     )
 
 
+class Governance(_Closed):
+    """References to what the house keeps elsewhere. Null: not given, which is never a pass."""
+
+    dora_critical_function: bool | None = Field(
+        default=None,
+        description="Whether it supports a critical or important function of a financial entity"
+        " (Regulation (EU) 2022/2554 Art. 3(22)).",
+    )
+    dora_register_reference: Code | None = Field(
+        default=None, description="Entry in the register of information (Art. 28(3))."
+    )
+    dora_exit_plan_reference: Code | None = Field(
+        default=None, description="Exit plan for the providers used (Art. 28(8))."
+    )
+    dora_audit_rights_reference: Code | None = Field(
+        default=None, description="Contract clause on access, inspection and audit (Art. 30(3))."
+    )
+    processor_contract_reference: Code | None = Field(
+        default=None, description="Contract with the processors used (GDPR Art. 28(3))."
+    )
+    record_of_processing_reference: Code | None = Field(
+        default=None, description="Entry in the record of processing (GDPR Art. 30)."
+    )
+    fria_reference: Code | None = Field(
+        default=None, description="Fundamental rights impact assessment (AI Act Art. 27)."
+    )
+    eu_database_reference: Code | None = Field(
+        default=None, description="Registration in the EU database (AI Act Art. 49, 71)."
+    )
+    art6_3_exception_reference: Code | None = Field(
+        default=None,
+        description="Documented assessment that an Annex III use is not high-risk (Art. 6(3)).",
+    )
+
+
 class Compute(_Closed):
     """Where it is to run."""
 
@@ -138,6 +173,9 @@ class JobRequest(_Closed):
     training: Training
     budget_cents: int = Field(ge=0, le=10**9, description="Most it may cost, in euro cents.")
     max_minutes: int = Field(ge=1, le=10_080, description="Longest run, in minutes.")
+    governance: Governance | None = Field(
+        default=None, description="References that rules ask for, where they apply."
+    )
 
 
 class DecisionRequest(_Closed):
@@ -195,6 +233,26 @@ class DeploymentRequest(_Closed):
     log_retention_months: int | None = Field(default=None, ge=6, le=240)
     languages: list[Language] = Field(
         min_length=1, max_length=24, description="Languages of its users."
+    )
+    interacts_with_people: bool = Field(
+        default=True, description="Whether people interact with it directly (AI Act Art. 50(1))."
+    )
+    marks_outputs: bool = Field(
+        default=False,
+        description="Whether its outputs are marked machine-readably (AI Act Art. 50(2)).",
+    )
+    bias_report_reference: Code | None = Field(
+        default=None, description="Report on bias of these weights."
+    )
+    leakage_report_reference: Code | None = Field(
+        default=None, description="Report on what these weights repeat of their training data."
+    )
+    technical_file_reference: Code | None = Field(
+        default=None, description="Technical documentation (AI Act Art. 11, Annex IV)."
+    )
+    governance: Governance | None = Field(
+        default=None,
+        description="References that rules ask for; what is null here is taken from the job.",
     )
 
 

@@ -1,0 +1,42 @@
+"""What the service lets the gate see of a job's chain and its governance."""
+
+import pytest
+
+from policies.load import load_reference
+from service import facts
+from service.places import NOWHERE, Place
+from service.requests import Governance
+
+REFERENCE = load_reference()
+DIGEST = "sha256:" + "3" * 64
+
+
+@pytest.mark.parametrize("port", ["", ":5000"])
+def test_a_registry_is_placed_by_the_host_in_the_image_name(port):
+    image = f"s3.gra.io.cloud.ovh.net{port}/placet/trainer@{DIGEST}"
+
+    assert facts.registry_place(REFERENCE, image) == Place(
+        "ovhcloud", "object-storage", "gra", None
+    )
+
+
+@pytest.mark.parametrize(
+    "image", [f"gra/trainer@{DIGEST}", f"registry.example/gra@{DIGEST}", f"ubuntu@{DIGEST}"]
+)
+def test_a_registry_that_is_not_listed_has_no_place(image):
+    assert facts.registry_place(REFERENCE, image) == NOWHERE
+
+
+def test_places_are_stated_by_role_and_nulls_stay():
+    site = Place("own-site", "storage", "site", "FR")
+
+    assert facts.storage_facts({"tracking": NOWHERE, "output": site}) == [
+        {"role": "output", "provider": "own-site", "service": "storage", "region": "site"},
+        {"role": "tracking", "provider": None, "service": None, "region": None},
+    ]
+
+
+def test_a_reference_that_nobody_gave_is_null():
+    assert set(facts.governance_fact(None).values()) == {None}
+    given = Governance(dora_register_reference="ROI-7")
+    assert facts.governance_fact(given)["dora_register_reference"] == "ROI-7"
