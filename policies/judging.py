@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from audit.canonical import Digest, canonical, digest
+from audit.canonical import MAX_INT, CanonicalError, Digest, canonical, digest
 from policies.asking import Answer, CompiledRule, Panel, compile_rule, weight
 from policies.decision import FORMAT, VERDICTS, Decision, Finding, GateError, parse_instant
 from policies.derive import VERSION
@@ -212,9 +212,31 @@ def _pieces() -> Pieces:
 
 
 def _written(derived: Mapping[str, Any]) -> tuple[bytes, Mapping[str, Any], Mapping[str, bytes]]:
-    """Return derived facts in canonical bytes and plain types, with the keys of members."""
+    """Return derived facts in canonical bytes and plain types, with the keys of members.
+
+    A number that a record cannot hold was not computed: it is left out, and so unknown.
+    """
     if not derived:
         return b"{}", {}, {}
+    try:
+        return _pieces_of(derived)
+    except CanonicalError:
+        return _pieces_of(_without_giants(derived))
+
+
+def _without_giants(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_without_giants(item) for item in node]
+    if not isinstance(node, Mapping):
+        return node
+    return {
+        name: _without_giants(value)
+        for name, value in node.items()
+        if not (isinstance(value, int) and abs(value) > MAX_INT)
+    }
+
+
+def _pieces_of(derived: Mapping[str, Any]) -> tuple[bytes, Mapping[str, Any], Mapping[str, bytes]]:
     written = _pieces().write(derived) if type(derived) is dict else None
     if written is not None:
         return written[0], derived, written[1]

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from policies import gate
 from policies.decision import VERDICTS
 from policies.evaluator import EvaluationError, PythonEvaluator
 from policies.gate import ask, compile_rule, decide
@@ -277,3 +278,21 @@ def test_a_rule_is_asked_alone_too(base, evaluator):
     asked = compile_rule(rule("a", at_most(4)), evaluator)
 
     assert ask(asked, base("public")).outcome == "pass"
+
+
+def test_a_derived_number_that_no_record_can_hold_is_unknown(reference, base, monkeypatch):
+    def derived(_facts, _reference, _at):
+        return {"budget": {"headroom_cents": 2**53, "used_permille": 1}, "datasets": [{"x": 2**64}]}
+
+    monkeypatch.setattr(gate, "derive", derived)
+    needs = {"required": ["headroom_cents"], "properties": {"headroom_cents": {"minimum": 0}}}
+    within = {"required": ["budget"], "properties": {"budget": needs}}
+    policy = Policy(
+        (pack(),), (rule("a", {"required": ["derived"], "properties": {"derived": within}}),)
+    )
+
+    decision = decide(policy, reference, base("public"), evaluated_at=NOW, subject="job:j")
+
+    assert [f.missing for f in decision.results] == [("/derived/budget/headroom_cents",)]
+    assert decision.verdict == "deny"
+    assert decision.document["derived"] == {"budget": {"used_permille": 1}, "datasets": [{}]}
