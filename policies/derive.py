@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from policies.duties import duties, purpose
 from policies.estimate import estimate
 from policies.places import Facts, Setting, place
 from policies.reference import SITE_PROVIDER, Reference
@@ -59,11 +60,15 @@ def derive(facts: Mapping[str, Any], reference: Reference, at: dt.datetime) -> F
         "compute": compute(setting, facts.get("compute") or {}),
         "serving": place(setting, facts.get("deploy") or {}),
         "chain": chain(facts),
+        "dora": dora(facts.get("governance") or {}) if data.get("dora") else {},
         "base_model": licence(setting, (facts.get("base_model") or {}).get("licence")),
         "budget": budget(facts.get("cost") or {}),
         "gpai": gpai(facts, reference),
         "estimate": estimate(facts, reference),
+        "purpose": purpose(facts, reference, at.date(), data),
     }
+    found["budget"] |= room(facts, found["estimate"])
+    found["duties"] = duties(facts, data, third_party=found["chain"].get("third_party"))
     found["certificates"] = certificates(setting, found) if data else {}
     return {name: value for name, value in found.items() if value}
 
@@ -194,8 +199,8 @@ def chain(facts: Mapping[str, Any]) -> Facts:
     """Derive whether every endpoint that the job uses has a place, and whether others run one.
 
     `missing_places` counts used roles without a row in `storage`; absent while the job does not
-    say what it uses. `third_party` is true when any place is not the operator's own site; absent
-    while a place has no known provider.
+    say what it uses. `third_party` is true when any place is not the operator's own site, and
+    `providers` counts the others; both absent while a place has no known provider.
     """
     found: Facts = {}
     uses, storage = (facts.get("job") or {}).get("uses"), facts.get("storage")
@@ -203,15 +208,41 @@ def chain(facts: Mapping[str, Any]) -> Facts:
         found["missing_places"] = len(set(uses) - {item.get("role") for item in storage})
     providers = [item.get("provider") for item in _places(facts)]
     if None not in providers:
-        found["third_party"] = any(name != SITE_PROVIDER for name in providers)
+        others = {name for name in providers if name != SITE_PROVIDER}
+        found["providers"] = len(others)
+        found["third_party"] = bool(others)
     return found
+
+
+def dora(governance: Mapping[str, Any]) -> Facts:
+    """Derive which of the papers that DORA asks of a financial entity are named.
+
+    What only a critical or important function needs is absent while nobody said whether it is one.
+
+    Source: Regulation (EU) 2022/2554 Art. 28(2), (3), (8), Art. 30(3).
+    """
+    critical = governance.get("dora_critical_function")
+    found: Facts = {
+        "register": _paper(governance, "dora_register_reference"),
+        "critical_answered": critical is not None,
+    }
+    if critical is not None:
+        found["critical"] = critical
+        for name in ("exit_plan", "audit_rights"):
+            paper = _paper(governance, f"dora_{name}_reference")
+            found[name] = paper if critical else "not_needed"
+    return found
+
+
+def _paper(governance: Mapping[str, Any], reference: str) -> str:
+    return "missing" if governance.get(reference) is None else "stated"
 
 
 def certificates(setting: Setting, derived: Mapping[str, Any]) -> Facts:
     """Count the certificates that the decision rests on, and those that end soon.
 
     `relied` counts valid certificates over all places; `expiring` those with fewer days left than
-    the threshold `certificate_warning_days`.
+    the threshold `certificate_warning_days`; `expiring_days` is what the first to end has left.
     """
     threshold = setting.reference.thresholds.get("certificate_warning_days")
     if threshold is None:
@@ -225,12 +256,15 @@ def certificates(setting: Setting, derived: Mapping[str, Any]) -> Facts:
         if (found := item.get(scheme, {})).get("status") == "valid"
     ]
     soon = sum(days < threshold["value"] for days in valid)
-    return {"relied": len(valid), "expiring": soon}
+    counted: Facts = {"relied": len(valid), "expiring": soon}
+    return counted | {"expiring_days": min(valid)} if valid else counted
 
 
 def compute(setting: Setting, item: Mapping[str, Any]) -> Facts:
-    """Derive the place of the compute and whether its image is named by digest."""
+    """Derive the place of the compute, whether it is rented, and whether a digest names its image."""
     found = place(setting, item)
+    if item.get("provider") is not None:
+        found["rented"] = item["provider"] != SITE_PROVIDER
     image = item.get("image")
     if image is not None:
         found["image_pinned"] = _PINNED.match(image) is not None
@@ -251,6 +285,18 @@ def budget(cost: Mapping[str, Any]) -> Facts:
     found: Facts = {"headroom_cents": limit - estimate}
     if limit > 0 or estimate == 0:
         found["used_permille"] = -(-estimate * 1000 // max(1, limit))
+    return found
+
+
+def room(facts: Mapping[str, Any], estimated: Mapping[str, Any]) -> Facts:
+    """Derive what the gate's own estimate leaves of the budget and of the job's minutes."""
+    found: Facts = {}
+    limit = (facts.get("cost") or {}).get("budget_cents")
+    minutes = (facts.get("job") or {}).get("max_minutes")
+    if limit is not None and "cost_cents" in estimated:
+        found["estimated_headroom_cents"] = limit - estimated["cost_cents"]
+    if minutes is not None and "minutes" in estimated:
+        found["estimated_headroom_minutes"] = minutes - estimated["minutes"]
     return found
 
 
