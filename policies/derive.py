@@ -261,7 +261,7 @@ def certificates(setting: Setting, derived: Mapping[str, Any]) -> Facts:
 
 
 def compute(setting: Setting, item: Mapping[str, Any]) -> Facts:
-    """Derive the place of the compute, whether it is rented, and whether a digest names its image."""
+    """Derive the place of the compute, whether it is rented, whether a digest names its image."""
     found = place(setting, item)
     if item.get("provider") is not None:
         found["rented"] = item["provider"] != SITE_PROVIDER

@@ -16,6 +16,8 @@ Facts = dict[str, Any]
 
 # Best first: where several certificates name a service, the best one speaks for it.
 _CERTIFICATE_ORDER = ("valid", "not_yet_valid", "expired", "outdated_framework", "unconfirmed")
+# Weakest last.
+_REACH = ("eea", "general", "conditional", "unstated", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ def place(setting: Setting, at: Mapping[str, Any]) -> Facts:
     exposure = us_exposure(setting, at)
     if exposure is not None:
         found["us_exposure"] = exposure
+    found |= ownership(setting, at)
     if setting.needs_hds:
         found["hds"] = hds(setting, at)
     if setting.needs_secnumcloud:
@@ -93,6 +96,30 @@ def us_exposure(setting: Setting, at: Mapping[str, Any]) -> str | None:
     establishments = row["establishments"]
     is_clear = establishments is not None and country not in establishments
     return "none_identified" if is_clear and row["attested"] else "possible"
+
+
+def ownership(setting: Setting, at: Mapping[str, Any]) -> Facts:
+    """Derive whether seat and ultimate parent are in the EU, and how far other law reaches.
+
+    `law_reach` is the weakest of all countries where the provider has its seat, its parent or an
+    establishment: `eea`, `general` (adequate), `conditional`, `unstated` (establishments are not
+    known) or `none` (no adequacy). A conditional decision is never a pass by itself.
+
+    Source: SecNumCloud 3.2, 19.6; HDS requirements v2, 29 and 30; GDPR Art. 45.
+    """
+    row = setting.usable(setting.reference.providers.get(str(at.get("provider"))))
+    if row is None or row["parent"] is None or not setting.eu or not setting.eea:
+        return {}
+    owners = {str(row["seat"]), str(row["parent"])}
+    abroad = row["establishments"]
+    reached = [_reach(setting, country) for country in owners | set(abroad or ())]
+    if abroad is None:
+        reached.append("unstated")
+    return {"owner_in_eu": owners <= setting.eu, "law_reach": max(reached, key=_REACH.index)}
+
+
+def _reach(setting: Setting, country: str) -> str:
+    return "eea" if country in setting.eea else setting.reference.adequacy(country, setting.on)
 
 
 def hds(setting: Setting, at: Mapping[str, Any]) -> Facts:

@@ -103,6 +103,11 @@ class Reference:
         return {str(r["tag"]): r for r in self.rows("categories")}
 
     @functools.cached_property
+    def uses(self) -> dict[str, Row]:
+        """Rows of prohibited and high-risk uses by code."""
+        return {str(r["code"]): r for r in self.rows("uses")}
+
+    @functools.cached_property
     def licences(self) -> dict[str, Row]:
         """Rows of licences by each of their exact ids."""
         return {str(name): r for r in self.rows("licences") for name in r["ids"]}
@@ -149,6 +154,45 @@ def in_force(row: Row, on: dt.date) -> bool:
     return (since is None or since <= day) and (until is None or day <= until)
 
 
+@dataclass(frozen=True, slots=True)
+class StaleRow:
+    """A row that nobody has looked at for long: where it is and since when."""
+
+    table: str
+    key: str
+    checked_on: str
+    confidence: str
+    source: str
+
+
+def stale(reference: Reference, on: dt.date, days: int) -> tuple[StaleRow, ...]:
+    """List rows last checked more than `days` days before `on`, the longest ago first.
+
+    The key is the row's key in `KEYS`, else its number in the table, from 1.
+
+    Raises:
+        ValueError: `days` is negative.
+    """
+    if days < 0:
+        raise ValueError(f"expected 0 days or more, got {days}")
+    limit = (on - dt.timedelta(days=days)).isoformat()
+    found = [
+        StaleRow(
+            table, _name(table, row, number), row["checked_on"], row["confidence"], row["source"]
+        )
+        for table in sorted(reference.tables)
+        for number, row in enumerate(reference.rows(table), start=1)
+        if row["checked_on"] < limit
+    ]
+    return tuple(sorted(found, key=lambda one: (one.checked_on, one.table, one.key)))
+
+
+def _name(table: str, row: Row, number: int) -> str:
+    keys = KEYS[table](row) if table in KEYS else [number]
+    first = keys[0]
+    return "/".join(map(str, first)) if isinstance(first, tuple) else str(first)
+
+
 @functools.cache
 def _checker() -> Any:
     return default_evaluator().compile(schema("reference"))
@@ -167,6 +211,7 @@ KEYS: Mapping[str, Callable[[Row], Sequence[object]]] = {
     "estimates": lambda r: [r["id"]],
     "hosting": lambda r: [r["id"]],
     "models": lambda r: [r["id"]],
+    "uses": lambda r: [r["code"]],
 }
 
 
