@@ -25,7 +25,7 @@ from service.lifecycle import DeploymentMove, DeploymentState, IllegalMoveError
 from service.objects.protocol import (
     Objects,
 )
-from service.places import SITE, Place
+from service.places import SITE, Addresses
 from service.principals import Caller, Role
 from service.problems import IllegalState, NotFound, field_problem
 from service.requests import DeploymentRequest
@@ -78,7 +78,7 @@ class DeploymentContext:
         clock: what time it is.
         objects: where artefacts lie.
         sources: where base models lie.
-        storage: role → place of everything a deployment writes to.
+        addresses: the endpoints of everything a deployment writes to.
         host: serves merged weights.
         merge: merges an adapter into its base.
         folder: where merged weights are kept.
@@ -90,7 +90,7 @@ class DeploymentContext:
     clock: Clock
     objects: Objects
     sources: Objects
-    storage: dict[str, Place]
+    addresses: Addresses
     host: Host
     merge: Merge
     folder: Path
@@ -137,6 +137,7 @@ def preview(
     model = _model_for(session, caller, asked)
     row, _ = _prepared(caller, asked=asked, model=model, context=context)
     decision = context.gate.preview(
+        session,
         facts_of(session, row, asked, context),
         subject_kind="deployment",
         subject_id=row.id,
@@ -204,11 +205,12 @@ def facts_of(
     model = session.get_one(ModelVersion, row.model_version_id)
     job = session.get_one(Job, model.job_id)
     trained = session.get_one(StoredDecision, job.decision_id)
+    reference = context.gate.current(session).reference
     issued = papers.issue(
         session,
         row,
         asked=asked,
-        reference=context.gate.reference,
+        reference=reference,
         origin=context.origin,
         now=row.created_at,
     )
@@ -222,7 +224,7 @@ def facts_of(
         card=(counted.missing, total),
         evaluation_present=issued.has_evaluation,
         art50_texts_present=set(asked.languages) <= asked.notices.keys(),
-        storage=context.storage,
+        storage=context.addresses.storage(reference),
         evaluation_age_days=max(0, (context.clock() - instant(model.created_at)).days),
     )
 

@@ -4,38 +4,63 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from audit.canonical import canonical
+import structlog
+from sqlmodel import Session
+
+from audit.canonical import JsonValue, canonical
 from audit.event import EventKind
 from policies.decision import Decision
 from policies.gate import decide
 from policies.policy import Policy
-from policies.reference import Reference
-from service import lifecycle
+from service import in_force, lifecycle
 from service.clock import later, seconds
 from service.ids import Prefix, new_id
+from service.in_force import InForce
 from service.lifecycle import DeploymentMove, DeploymentState, JobMove, JobState
 from service.tables import Deployment, Job, StoredDecision
 from service.transaction import SYSTEM, Transaction
+from service.waivers import active_for
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class Gate:
-    """The policy and the reference data in force in this process."""
+    """The gate of an installation; what it decides by is in force in its database."""
 
-    policy: Policy
-    reference: Reference
     approval_hours: int
 
+    def current(self, session: Session) -> InForce:
+        """Return what is in force in this transaction, which keeps it to its end.
+
+        Raises:
+            Unavailable: nothing was put in force yet.
+        """
+        return in_force.current(session)
+
     def preview(
-        self, facts: dict[str, Any], *, subject_kind: str, subject_id: str, now: datetime
+        self,
+        session: Session,
+        facts: dict[str, Any],
+        *,
+        subject_kind: str,
+        subject_id: str,
+        now: datetime,
     ) -> Decision:
-        """Decide without recording anything."""
+        """Decide by what is in force, waivers included, without recording anything."""
+        policy = self.current(session).policy
+        return self._asked(session, policy, facts, f"{subject_kind}:{subject_id}", now)
+
+    def _asked(
+        self, session: Session, policy: Policy, facts: dict[str, Any], subject: str, now: datetime
+    ) -> Decision:
         return decide(
-            self.policy,
-            self.reference,
+            policy,
+            self.current(session).reference,
             facts,
             evaluated_at=seconds(now),
-            subject=f"{subject_kind}:{subject_id}",
+            subject=subject,
+            waivers=active_for(session, subject, now),
         )
 
     def decide(
@@ -43,10 +68,13 @@ class Gate:
     ) -> tuple[Decision, StoredDecision]:
         """Decide, move the subject, and record both in this transaction.
 
-        A deny is a committed state like any other.
+        A deny is a committed state like any other. A policy in the shadow decides on the same facts
+        at the same instant; its record is kept and named, and nothing else comes of it.
         """
         kind = "job" if isinstance(subject, Job) else "deployment"
-        decision = self.preview(facts, subject_kind=kind, subject_id=subject.id, now=now)
+        now_in_force = self.current(tx.session)
+        name = f"{kind}:{subject.id}"
+        decision = self._asked(tx.session, now_in_force.policy, facts, name, now)
         event, stage = _move(subject, decision.verdict)
         row = StoredDecision(
             id=new_id(Prefix.DECISION),
@@ -58,48 +86,74 @@ class Gate:
             verdict=decision.verdict,
             record_digest=tx.keep(decision.record),
             facts_digest=tx.keep(canonical(facts)),
-            policy_digest=tx.keep(self.policy.to_bytes()),
-            reference_digest=tx.keep(self.reference.to_bytes()),
+            policy_digest=now_in_force.policy.digest,
+            reference_digest=now_in_force.reference.digest,
             approvals=[{"role": a.role, "count": a.count} for a in decision.approvals],
             expires_at=min(later(now, hours=self.approval_hours), decision.valid_until),
         )
         subject.decision_id = row.id
+        data = _entry_of(row)
+        if now_in_force.shadow is not None:
+            tried = self._asked(tx.session, now_in_force.shadow, facts, name, now)
+            data["shadow"] = {
+                "policy": now_in_force.shadow.digest,
+                "record": tx.keep(tried.record),
+                "verdict": tried.verdict,
+            }
         tx.record(
             event,
             subject,
             also=[row],
             actor=SYSTEM,
-            data={
-                "stage": stage,
-                "record": row.record_digest,
-                "facts": row.facts_digest,
-                "policy": row.policy_digest,
-                "reference": row.reference_digest,
-                "verdict": row.verdict,
-                "approvals": [dict(item) for item in row.approvals],
-            },
+            data=data,
             outcome="denied" if decision.verdict == "deny" else "ok",
         )
         return decision, row
 
-    def rests_on_the_same(self, row: StoredDecision, decision: Decision, record: bytes) -> bool:
+    def is_stale(self, session: Session, row: StoredDecision) -> bool:
+        """Say whether the policy or the reference data changed since a decision."""
+        now = self.current(session)
+        basis = (row.policy_digest, row.reference_digest)
+        return basis != (now.policy.digest, now.reference.digest)
+
+    def rests_on_the_same(
+        self, session: Session, row: StoredDecision, decision: Decision, record: bytes
+    ) -> bool:
         """Say whether a fresh decision has the inputs, verdict and findings of a stored one.
 
         Time passes between the two: a certificate that ended meanwhile is another finding, and may
-        ask for other people.
+        ask for other people. So is a policy or a row of reference data that changed: then the
+        approvals are stale, and what was approved is decided again.
 
         If so, the approvals of the stored one still mean what their officers meant.
         """
-        stored = Decision.from_record(record)
-        return (
-            row.facts_digest == decision.facts_digest
-            and row.policy_digest == self.policy.digest
-            and row.reference_digest == self.reference.digest
-            and row.verdict == decision.verdict
-            and row.approvals == [{"role": a.role, "count": a.count} for a in decision.approvals]
-            and stored.approvals == decision.approvals
-            and stored.results == decision.results
-        )
+        stored, now = Decision.from_record(record), self.current(session)
+        same = {
+            "facts": row.facts_digest == decision.facts_digest,
+            "policy": row.policy_digest == now.policy.digest,
+            "reference": row.reference_digest == now.reference.digest,
+            "verdict": row.verdict == decision.verdict,
+            "approvals": row.approvals
+            == [{"role": a.role, "count": a.count} for a in decision.approvals]
+            and stored.approvals == decision.approvals,
+            "results": stored.results == decision.results,
+        }
+        changed = sorted(name for name, holds in same.items() if not holds)
+        if changed:
+            log.warning("approval.stale", subject=row.entity, decision=row.id, changed=changed)
+        return not changed
+
+
+def _entry_of(row: StoredDecision) -> dict[str, JsonValue]:
+    return {
+        "stage": row.stage,
+        "record": row.record_digest,
+        "facts": row.facts_digest,
+        "policy": row.policy_digest,
+        "reference": row.reference_digest,
+        "verdict": row.verdict,
+        "approvals": [dict(item) for item in row.approvals],
+    }
 
 
 def _move(subject: Job | Deployment, verdict: str) -> tuple[EventKind, str]:

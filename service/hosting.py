@@ -124,9 +124,11 @@ def _may_start(context: DeploymentContext, deployment_id: str) -> bool:
             return False
         asked = papers.deployment_request_of(load(tx.session, row.document_digest))
         facts = facts_of(tx.session, row, asked, context)
-        fresh = context.gate.preview(facts, subject_kind="deployment", subject_id=row.id, now=now)
+        fresh = context.gate.preview(
+            tx.session, facts, subject_kind="deployment", subject_id=row.id, now=now
+        )
         record = load(tx.session, decision.record_digest)
-        if not context.gate.rests_on_the_same(decision, fresh, record):
+        if not context.gate.rests_on_the_same(tx.session, decision, fresh, record):
             context.gate.decide(tx, row, facts, now=now)
             return False
         distinct = [
@@ -208,10 +210,15 @@ def _activate(context: DeploymentContext, deployment_id: str) -> None:
             return
         if not _holds_its_waivers(context, tx, row):
             return
+        if context.gate.is_stale(tx.session, decision):
+            asked = papers.deployment_request_of(load(tx.session, row.document_digest))
+            facts = facts_of(tx.session, row, asked, context)
+            context.gate.decide(tx, row, facts, now=context.clock())
+            return
         issued = papers.issue(
             tx.session,
             row,
-            reference=context.gate.reference,
+            reference=context.gate.current(tx.session).reference,
             origin=context.origin,
             now=now,
         )

@@ -13,9 +13,11 @@ from sqlalchemy import Engine as Database
 
 import trainer
 from audit.keys import Ed25519Signer, MlDsa44Signer, Signer
-from policies.load import PACKS, load_policy, load_reference
+from policies.load import PACKS, load_overlay, load_policy, load_reference
+from policies.overlay import lay_over
+from policies.policy import Policy
 from policies.reference import Reference
-from service import keys
+from service import keys, policy_bundles, reference_rows
 from service.clock import Clock, system_clock
 from service.database import open_engine
 from service.deployments import DeploymentContext, MergeError
@@ -29,7 +31,7 @@ from service.objects.protocol import Objects
 from service.objects.routed import RoutedObjects
 from service.objects.s3 import Abilities, S3Account, S3Objects, probe
 from service.permits import Issuer
-from service.places import SITE, Place, Places
+from service.places import SITE, Addresses, Places
 from service.run_context import RunContext
 from service.serving import LocalServing
 from service.settings import Settings
@@ -37,6 +39,14 @@ from service.tracking import Tracking
 from service.transaction import Transactions
 
 _MERGE_SECONDS = 1800
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """What this release and its settings bring; in force until officers put other things there."""
+
+    policy: Policy
+    reference: Reference
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,7 @@ class Installation:
     transactions: Transactions
     objects: Objects
     sources: Objects
-    places: Places
+    shipped: Shipped
     gate: Gate
     ledger: Ledger
     jobs: JobContext
@@ -60,6 +70,23 @@ class Installation:
     def max_body_bytes(self) -> int:
         """Largest request body."""
         return self.settings.max_body_bytes
+
+    def start(self) -> None:
+        """Write the log's first entries, and record what this release brings when it is new.
+
+        Raises:
+            RolledBackError: the database is older than what was signed.
+            ReferenceDataError: the installation's own rows do not fit this release's tables.
+        """
+        self.ledger.start(self.transactions)
+        with self.transactions.write() as tx:
+            policy_bundles.ship(tx, self.shipped.policy, now=self.clock())
+            reference_rows.ship(tx, self.shipped.reference, self.clock)
+
+    def places(self) -> Places:
+        """Make the look-up of places by the reference data in force."""
+        with self.transactions.read() as session:
+            return self.jobs.addresses.places(self.gate.current(session).reference)
 
     @property
     def exports_folder(self) -> Path:
@@ -82,22 +109,15 @@ def build(settings: Settings, *, clock: Clock = system_clock) -> Installation:
         clock=clock,
         seal_key=keys.wrapping_key(settings.key_file("seal")),
     )
-    reference = load_reference(site=_site(settings))
-    places = _places(reference, settings)
     objects = _objects(settings)
     sources = _sources(settings)
-    gate = Gate(
-        policy=load_policy(settings.policy_dirs or (PACKS,)),
-        reference=reference,
-        approval_hours=settings.approval_hours,
-    )
+    gate = Gate(approval_hours=settings.approval_hours)
     ledger = _ledger(settings, database, objects, clock)
-    storage = _storage(settings, places)
     engine, issuer = _local_engine(settings)
     jobs = JobContext(
         gate=gate,
         clock=clock,
-        storage=storage,
+        addresses=_addresses(settings),
         engines=frozenset({SITE[0]}),
         code_digest=training_code_digest(),
         manifests=f"{settings.objects}/manifests",
@@ -112,7 +132,10 @@ def build(settings: Settings, *, clock: Clock = system_clock) -> Installation:
         transactions=transactions,
         objects=objects,
         sources=sources,
-        places=places,
+        shipped=Shipped(
+            policy=load_policy(settings.policy_dirs or (PACKS,)),
+            reference=_shipped_reference(settings),
+        ),
         gate=gate,
         ledger=ledger,
         jobs=jobs,
@@ -168,7 +191,7 @@ def _deployments(
         clock=clock,
         objects=runs.objects,
         sources=sources,
-        storage=runs.jobs.storage,
+        addresses=runs.jobs.addresses,
         host=LocalServing(settings.home / "serving", threads=settings.trainer_threads),
         merge=_merge,
         folder=settings.home / "merged",
@@ -243,17 +266,6 @@ def _site(settings: Settings) -> dict[str, object] | None:
     return {name: value for name, value in declared.items() if value is not None}
 
 
-def _places(reference: Reference, settings: Settings) -> Places:
-    return Places(
-        endpoints={
-            str(row["host"]): (str(row["provider"]), str(row["service"]), str(row["region"]))
-            for row in reference.rows("endpoints")
-        },
-        countries={key: str(row["country"]) for key, row in reference.regions.items()},
-        site_hosts=frozenset(settings.site_hosts),
-    )
-
-
 def _objects(settings: Settings) -> Objects:
     """Open what we write to: outputs, manifests, the published log."""
     if settings.objects.startswith("s3://"):
@@ -289,16 +301,26 @@ def _s3(settings: Settings, buckets: frozenset[str]) -> S3Objects:
     return S3Objects(account, abilities)
 
 
-def _storage(settings: Settings, places: Places) -> dict[str, Place]:
-    objects = places.site("storage")
-    if settings.objects.startswith("s3://"):
-        objects = places.of(settings.s3_endpoint)
-    return {
-        "output": objects,
-        "checkpoints": objects,
-        "tracking": places.of(settings.tracking),
-        "log_sink": objects,
-    }
+def _addresses(settings: Settings) -> Addresses:
+    written = settings.s3_endpoint if settings.objects.startswith("s3://") else settings.objects
+    return Addresses(
+        roles={
+            "output": written,
+            "checkpoints": written,
+            "tracking": settings.tracking,
+            "log_sink": written,
+        },
+        site_hosts=frozenset(settings.site_hosts),
+    )
+
+
+def _shipped_reference(settings: Settings) -> Reference:
+    """Read what ships, the operator's own site, and the rows of the overlay folder."""
+    reference = load_reference(site=_site(settings))
+    if settings.reference_dir is None:
+        return reference
+    rows = load_overlay(settings.reference_dir, declared_by=settings.site_declared_by)
+    return lay_over(reference, rows)
 
 
 def _storage_environment(settings: Settings) -> dict[str, str]:

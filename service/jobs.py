@@ -16,7 +16,7 @@ from service.clock import Clock, seconds
 from service.gating import Gate
 from service.ids import Prefix, new_id
 from service.lifecycle import IllegalMoveError, JobMove, JobState
-from service.places import SITE, Place
+from service.places import SITE, Addresses
 from service.principals import Caller, Role
 from service.problems import IllegalState, NotFound, field_problem
 from service.requests import JobRequest
@@ -34,7 +34,7 @@ class JobContext:
     Args:
         gate: policy and reference data in force.
         clock: what time it is.
-        storage: role → place of everything a run writes to.
+        addresses: the endpoints of everything a run writes to.
         engines: providers that an engine is configured for.
         code_digest: digest of our own training code, which runs on the own site.
         manifests: URI prefix under which dataset manifests lie.
@@ -43,7 +43,7 @@ class JobContext:
 
     gate: Gate
     clock: Clock
-    storage: dict[str, Place]
+    addresses: Addresses
     engines: frozenset[str]
     code_digest: str
     manifests: str
@@ -109,7 +109,7 @@ def preview(
     check_previewer(caller, request.team)
     prepared = _prepared(session, caller, request=request, context=context)
     decision = context.gate.preview(
-        prepared.facts, subject_kind="job", subject_id=prepared.job.id, now=context.clock()
+        session, prepared.facts, subject_kind="job", subject_id=prepared.job.id, now=context.clock()
     )
     _check_engine(request, decision, context)
     return decision
@@ -175,13 +175,22 @@ def _prepared(
         document_digest=digest(document),
         spec_digest=digest(spec),
     )
-    return Prepared(job, document, spec, facts_of(request, job, dataset, base, context))
+    return Prepared(
+        job, document, spec, facts_of(session, request, job, dataset, base, context=context)
+    )
 
 
 def facts_of(
-    request: JobRequest, job: Job, dataset: DatasetVersion, base: BaseModel, context: JobContext
+    session: Session,
+    request: JobRequest,
+    job: Job,
+    dataset: DatasetVersion,
+    base: BaseModel,
+    *,
+    context: JobContext,
 ) -> dict[str, Any]:
-    """Gather the facts of a job as they are now."""
+    """Gather the facts of a job as they are now, places and prices by the rows in force."""
+    reference = context.gate.current(session).reference
     return gathering.job_facts(
         request,
         job_id=job.id,
@@ -189,9 +198,9 @@ def facts_of(
         spec_digest=job.spec_digest,
         dataset=dataset,
         base=base,
-        storage=context.storage,
+        storage=context.addresses.storage(reference),
         cost_cents=gathering.cost_estimate_cents(
-            context.gate.reference,
+            reference,
             provider=request.compute.provider,
             flavor=request.compute.flavor,
             gpus=request.compute.gpus,
@@ -199,7 +208,7 @@ def facts_of(
             site_price=context.site_price,
         ),
         code_digest=context.code_digest,
-        reference=context.gate.reference,
+        reference=reference,
     )
 
 

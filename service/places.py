@@ -5,8 +5,11 @@ table has no place, and a rule that needs one then sees an unknown.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Self
 from urllib.parse import urlsplit
+
+from policies.reference import Reference
 
 SITE = ("own-site", "site")
 
@@ -42,6 +45,18 @@ class Places:
     countries: Mapping[tuple[str, str], str]
     site_hosts: frozenset[str]
 
+    @classmethod
+    def by(cls, reference: Reference, site_hosts: frozenset[str]) -> Self:
+        """Make the look-up of the reference data in force."""
+        return cls(
+            endpoints={
+                str(row["host"]): (str(row["provider"]), str(row["service"]), str(row["region"]))
+                for row in reference.rows("endpoints")
+            },
+            countries={key: str(row["country"]) for key, row in reference.regions.items()},
+            site_hosts=site_hosts,
+        )
+
     def of(self, endpoint: str) -> Place:
         """Find the place of an endpoint URL; a `file://` or SQLite endpoint is the own site."""
         parts = urlsplit(endpoint)
@@ -56,3 +71,25 @@ class Places:
     def site(self, service: str) -> Place:
         """Name the operator's own machine; its country is known only if it was declared."""
         return Place(SITE[0], service, SITE[1], self.countries.get(SITE))
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """The endpoints of everything that this installation writes to; where they stand is asked anew.
+
+    Args:
+        roles: role → endpoint URL, as the facts name roles.
+        site_hosts: hosts that the operator declares to stand on the own site.
+    """
+
+    roles: Mapping[str, str]
+    site_hosts: frozenset[str] = field(default=frozenset())
+
+    def places(self, reference: Reference) -> Places:
+        """Make the look-up by this reference data."""
+        return Places.by(reference, self.site_hosts)
+
+    def storage(self, reference: Reference) -> dict[str, Place]:
+        """Say where each role stands by this reference data."""
+        places = self.places(reference)
+        return {role: places.of(endpoint) for role, endpoint in self.roles.items()}

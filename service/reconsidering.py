@@ -47,6 +47,6 @@ def _decide_job(tx: Transaction, job: Job, context: JobContext) -> bool:
         return False
     dataset = tx.session.get_one(DatasetVersion, job.dataset_id)
     base = tx.session.get_one(BaseModel, job.base_model_id)
-    facts = jobs.facts_of(request, job, dataset, base, context)
+    facts = jobs.facts_of(tx.session, request, job, dataset, base, context=context)
     context.gate.decide(tx, job, facts, now=context.clock())
     return True

@@ -59,10 +59,11 @@ def dispatch(context: RunContext, job_id: str) -> str | None:
             return None
         dataset = tx.session.get_one(DatasetVersion, job.dataset_id)
         base = tx.session.get_one(BaseModel, job.base_model_id)
-        facts = facts_of(request, job, dataset, base, context.jobs)
+        facts = facts_of(tx.session, request, job, dataset, base, context=context.jobs)
         gate = context.jobs.gate
-        fresh = gate.preview(facts, subject_kind="job", subject_id=job.id, now=now)
-        if not gate.rests_on_the_same(decision, fresh, load(tx.session, decision.record_digest)):
+        fresh = gate.preview(tx.session, facts, subject_kind="job", subject_id=job.id, now=now)
+        record = load(tx.session, decision.record_digest)
+        if not gate.rests_on_the_same(tx.session, decision, fresh, record):
             gate.decide(tx, job, facts, now=now)
             return None
         distinct = [

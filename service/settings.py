@@ -116,6 +116,15 @@ class Settings(BaseSettings):
     policy_dirs: tuple[Path, ...] = Field(
         default=(), description="Rule packs. Default: the shipped `eu-baseline` and `fr-hds`."
     )
+    policy_keys: Path | None = Field(
+        default=None,
+        description="File with the public keys of the policy's maintainers, one vkey a line."
+        " Unset: no bundle is ever put in force.",
+    )
+    reference_dir: Path | None = Field(
+        default=None,
+        description="Folder with own tables of reference data, laid over those that ship.",
+    )
     approval_hours: int = Field(
         default=72, ge=1, le=720, description="Hours until an undecided or unused approval expires."
     )

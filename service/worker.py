@@ -55,7 +55,7 @@ class Worker:
         Raises:
             RolledBackError: the database is older than what was signed.
         """
-        self._installation.ledger.start(self._installation.transactions)
+        self._installation.start()
         for thread in self._threads:
             thread.start()
 
@@ -138,7 +138,8 @@ class Worker:
         """Say once a day which certificates end soon, and what rests on them."""
         today = self._installation.clock().date()
         with self._installation.transactions.read() as session:
-            self._certificates.say(session, self._installation.gate.reference, today=today)
+            reference = self._installation.gate.current(session).reference
+            self._certificates.say(session, reference, today=today)
 
     def _expire_job(self, job_id: str) -> None:
         with self._installation.transactions.write() as tx:

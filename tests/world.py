@@ -24,6 +24,7 @@ import service.installation
 from audit.event import Event, from_bytes
 from policies.load import load_policy, load_reference
 from service.app import create_app
+from service.in_force import InForce
 from service.installation import Installation, build
 from service.log_tables import AuditEntry
 from service.principals import Role, create_principal, issue_token
@@ -55,6 +56,7 @@ _ROLES: dict[str, tuple[list[Role], list[str]]] = {
 TABLES = (
     *("audit_entry", "principal", "token", "dataset_version", "base_model", "job", "decision"),
     *("approval", "run", "model_version", "deployment", "export", "document"),
+    *("policy_act", "reference_row"),
     *("idempotency_record", "sealed_value", "run_progress", "endpoint"),
 )
 
@@ -436,6 +438,17 @@ class World:
 
     # Looking inside
 
+    @property
+    def in_force(self) -> InForce:
+        """What decides now."""
+        with self.wired.transactions.read() as session:
+            return self.wired.gate.current(session)
+
+    def restart(self, **shipped: Any) -> None:
+        """Start again with another `policy` or `reference` that ships."""
+        changed = replace(self.wired, shipped=replace(self.wired.shipped, **shipped))
+        changed.start()
+
     def entries(self) -> list[Event]:
         """All entries in the order they were written."""
         with self.wired.transactions.read() as session:
@@ -513,7 +526,7 @@ def open_world(
         runs=replace(wired.runs, engines={"own-site": engine}, tracking=tracking),
         deployments=replace(wired.deployments, host=host, merge=merge),
     )
-    wired.ledger.start(wired.transactions)
+    wired.start()
     ids, tokens, token_ids = {}, {}, {}
     with wired.transactions.write() as tx:
         for who, (roles, teams) in _ROLES.items():

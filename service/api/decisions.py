@@ -72,16 +72,17 @@ def _previewed(
     language: str,
 ) -> dict[str, Any]:
     if isinstance(body, JobRequest):
-        kind, gate = "job", wired.jobs.gate
+        kind = "job"
         decision = jobs.preview(session, who, request=body, context=wired.jobs)
     else:
-        kind, gate = "deployment", wired.deployments.gate
+        kind = "deployment"
         decision = deployments.preview(session, who, asked=body, context=wired.deployments)
     document = decision.document
+    policy = wired.gate.current(session).policy
     return {
         "subject": kind,
         "verdict": decision.verdict,
-        "findings": [dict(one) for one in explain(decision, gate.policy, language)],
+        "findings": [dict(one) for one in explain(decision, policy, language)],
         "results": [
             {"rule": r.rule, "version": r.version, "effect": r.effect, "outcome": r.outcome}
             for r in decision.results

@@ -22,7 +22,7 @@ def list_expiring(
     """List certificates that end within some days, and what of yours would be without one then."""
     today = wired.clock().date()
     with wired.transactions.read() as session:
-        reference = wired.gate.reference
+        reference = wired.gate.current(session).reference
         days = expiring.warning_days(reference) if within is None else within
         found = expiring.expiring(session, reference, today=today, within=days)
     items = []

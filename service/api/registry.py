@@ -60,7 +60,7 @@ def create_dataset(
         return known
     _check_not_ours(wired, body.uri)
     scan = registry.scan_dataset(
-        wired.sources, wired.places, uri=body.uri, name=body.name, licence=body.licence
+        wired.sources, wired.places(), uri=body.uri, name=body.name, licence=body.licence
     )
     manifest = scan.manifest.to_bytes()
     declared = body.model_dump(exclude={"name", "team", "uri", "licence", "categories"})
@@ -136,7 +136,7 @@ def create_base_model(
     if known := _known(wired, who, key=key, route="POST /v1/base-models", request=body):
         return known
     _check_not_ours(wired, body.uri)
-    scan = registry.scan_base_model(wired.sources, wired.places, uri=body.uri)
+    scan = registry.scan_base_model(wired.sources, wired.places(), uri=body.uri)
     declared = body.model_dump(exclude={"name", "uri"})
     with wired.transactions.write() as tx:
         return once(

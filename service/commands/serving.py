@@ -128,9 +128,9 @@ def _installed(settings: Settings) -> Iterator[Installation]:
 
 
 def _bring_up_to_date(installation: Installation) -> None:
-    """Migrate the database and write the log's first entry, once."""
+    """Migrate the database and write the log's first entries, once."""
     apply_migrations(installation.database)
-    installation.ledger.start(installation.transactions)
+    installation.start()
 
 
 def _listening(settings: Settings) -> socket.socket:

@@ -9,7 +9,6 @@ import pytest
 
 from audit.canonical import digest
 from service.serving import ServingState
-from service.worker import Worker
 
 
 @pytest.fixture
@@ -321,11 +320,10 @@ def test_altered_artefacts_are_not_deployed(world):
 
 def test_a_changed_policy_brings_it_back_to_the_officers(world):
     deployment = approved(world)
-    policy = world.wired.gate.policy
-    gate = replace(world.wired.gate, policy=replace(policy, rules=tuple(policy.rules[:-1])))
-    wired = replace(world.wired, gate=gate, deployments=replace(world.wired.deployments, gate=gate))
+    policy = world.in_force.policy
+    world.restart(policy=replace(policy, rules=tuple(policy.rules[:-1])))
 
-    Worker(wired).work()
+    world.worker.work()
 
     assert read(world, deployment)["state"] in {"awaiting_approval", "denied"}
     assert not world.host.started

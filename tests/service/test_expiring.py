@@ -3,16 +3,13 @@
 import datetime as dt
 import json
 import os
-from dataclasses import replace
 
 import pytest
 from loopback import answering
 
 from policies.reference import Reference
 from service import cli
-from service.app import create_app
 from service.expiring import DailyWarning, _places, expiring, warning_days
-from service.worker import Worker
 
 TODAY = dt.date(2026, 11, 30)
 HEALTH = {"categories": ["health.fr.hds", "synthetic"], "data_subject_countries": ["FR"]}
@@ -47,18 +44,7 @@ def with_rows(reference, rows, **tables):
 
 def certified(world, *rows):
     """Put certificates in force."""
-    gate = replace(world.wired.gate, reference=with_rows(world.wired.gate.reference, rows))
-    wired = world.wired
-    jobs = replace(wired.jobs, gate=gate)
-    world.wired = replace(
-        wired,
-        gate=gate,
-        jobs=jobs,
-        runs=replace(wired.runs, jobs=jobs),
-        deployments=replace(wired.deployments, gate=gate),
-    )
-    world.app = create_app(world.wired)
-    world.worker = Worker(world.wired)
+    world.restart(reference=with_rows(world.in_force.reference, rows))
 
 
 def listed(world, who="vera", query=""):
@@ -79,7 +65,7 @@ def resting_job(world):
 
 
 def test_the_house_policy_is_a_row_and_no_constant(world):
-    reference = world.wired.gate.reference
+    reference = world.in_force.reference
 
     assert warning_days(reference) == 30
     others = tuple(r for r in reference.rows("thresholds") if r["id"] != "certificate_warning_days")
@@ -100,7 +86,7 @@ def test_the_house_policy_is_a_row_and_no_constant(world):
     ],
 )
 def test_the_last_day_counts_as_valid(world, until, within, days):
-    reference = with_rows(world.wired.gate.reference, [certificate(until)])
+    reference = with_rows(world.in_force.reference, [certificate(until)])
     with world.wired.transactions.read() as session:
         found = expiring(session, reference, today=TODAY, within=within)
 
@@ -119,7 +105,7 @@ def test_the_last_day_counts_as_valid(world, until, within, days):
 )
 def test_a_renewed_certificate_does_not_end(world, other, regions):
     rows = [certificate("2026-12-10"), certificate("2027-12-10", **other)]
-    reference = with_rows(world.wired.gate.reference, rows)
+    reference = with_rows(world.in_force.reference, rows)
     with world.wired.transactions.read() as session:
         found = expiring(session, reference, today=TODAY, within=30)
 

@@ -118,11 +118,14 @@ def test_approvals_do_not_carry_over_to_a_decision_that_asks_for_more_people(wor
         row = session.get_one(StoredDecision, job["decision"]["id"])
         record = runs.load(session, row.record_digest)
         facts = json.loads(record)["facts"]
-    fresh = gate.preview(facts, subject_kind="job", subject_id=job["id"], now=world.clock())
+    with world.wired.transactions.read() as session:
+        fresh = gate.preview(
+            session, facts, subject_kind="job", subject_id=job["id"], now=world.clock()
+        )
 
-    assert gate.rests_on_the_same(row, fresh, record)
-    for changed in ({"approvals": (Approval("officer", 2),)}, {"results": fresh.results[1:]}):
-        assert not gate.rests_on_the_same(row, replace(fresh, **changed), record)
+        assert gate.rests_on_the_same(session, row, fresh, record)
+        for changed in ({"approvals": (Approval("officer", 2),)}, {"results": fresh.results[1:]}):
+            assert not gate.rests_on_the_same(session, row, replace(fresh, **changed), record)
 
 
 # Outages and crashes are no evidence

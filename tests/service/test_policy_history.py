@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from loopback import answering
 
+from audit.canonical import canonical
+from policies.bundle import build
 from policies.derive import VERSION
 from policies.load import PACKS
 from service import cli
@@ -179,6 +181,20 @@ def test_a_policy_document_is_a_candidate_too(placet, served, export, tmp_path):
     assert placet("what-if", path, "--history", export)[0] == 0
 
 
+def test_a_bundle_is_a_candidate_whoever_signed_it(placet, packs, export, tmp_path):
+    drop_rule(packs, "scope-gpus")
+    made = build(packs, number=7, created="2026-11-30T12:00:00Z", effective="2026-12-01")
+    path = tmp_path / "bundle.json"
+    path.write_bytes(made.to_bytes())
+    status, out, _ = placet("what-if", path, "--history", export, "--json")
+    assert (status, json.loads(out)["policy"]) == (1, made.manifest.policy)
+
+    other = json.loads(made.to_bytes())
+    other["manifest"]["policy"] = "sha256:" + "0" * 64
+    path.write_bytes(canonical(other))
+    assert placet("what-if", path, "--history", export)[0] == 2
+
+
 # Replay
 
 
@@ -254,7 +270,7 @@ def test_a_job_is_explained_in_the_language_that_was_asked_for(placet, served, l
     world, _, jobs = served
     status, out, _ = placet("explain", jobs["abroad"]["id"], "--language", language)
 
-    rule = world.wired.gate.policy.rule("residency.compute")
+    rule = world.in_force.policy.rule("residency.compute")
     assert status == 0
     assert rule.document["remediation"][language] in " ".join(out.split())
     same = placet("explain", jobs["abroad"]["decision"]["id"], "--language", language)

@@ -145,7 +145,7 @@ def test_findings_come_in_the_language_that_was_asked_for(world, path, header, l
 
     assert answer.headers["content-language"] == answer.json["language"] == language
     titles = {one["rule"]: one["title"] for one in answer.json["findings"]}
-    rule = world.wired.gate.policy.rule("residency.compute")
+    rule = world.in_force.policy.rule("residency.compute")
     assert titles["residency.compute"] == rule.document["title"][language]
 
 

@@ -24,16 +24,8 @@ def state(world, job):
     return world.job(job["id"])["state"]
 
 
-def with_policy(world, **changes):
-    """Return a worker whose gate differs, as after a restart with another policy."""
-    gate = replace(world.wired.gate, **changes)
-    jobs = replace(world.wired.jobs, gate=gate)
-    wired = replace(world.wired, gate=gate, jobs=jobs, runs=replace(world.wired.runs, jobs=jobs))
-    return Worker(wired)
-
-
 def other_policy(world):
-    policy = world.wired.gate.policy
+    policy = world.in_force.policy
     return replace(
         policy, rules=tuple(rule for rule in policy.rules if rule.id != "budget.nearly-used")
     )
@@ -183,10 +175,11 @@ def test_a_changed_basis_brings_the_job_back_to_the_officers(world, what):
     if what == "reference":
         from policies.load import load_reference
 
-        site = dict(world.wired.gate.reference.site)
+        site = dict(world.in_force.reference.site)
         changed = {"reference": load_reference(site=site | {"checked_on": "2026-11-29"})}
 
-    with_policy(world, **changed).work()
+    world.restart(**changed)
+    world.worker.work()
 
     again = world.job(job["id"])
     assert again["state"] == "awaiting_approval"
