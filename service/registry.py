@@ -15,7 +15,9 @@ from typing import Any, BinaryIO
 from audit.event import EventKind
 from service import model_shape
 from service.clock import Clock, seconds
-from service.detect import DETECTORS_VERSION, Detection, detect
+from service.detection.result import Detection
+from service.detection.scanner import Scanner
+from service.detection.values import language_of, parsed, said
 from service.ids import Prefix, new_id
 from service.objects.protocol import CHUNK_BYTES, ObjectError, Objects, Stored
 from service.places import Place, Places
@@ -81,10 +83,10 @@ def scan_dataset(
             before = objects.measure(member)
             with objects.open(member) as stream:
                 hashed = _Hashed(stream)
-                seen = detect(_chat_rows(hashed, member, languages))
+                seen = _detected(_chat_rows(hashed, member), languages)
             if hashed.stored != before:
                 raise field_problem("/uri", f"`{member}` changed while it was read; try again")
-            if not seen.num_rows:
+            if not seen.rows:
                 raise field_problem("/uri", f"`{member}` holds no rows; remove it or fill it")
             rows.append(seen)
             listed.append(
@@ -92,7 +94,7 @@ def scan_dataset(
                     uri=member,
                     digest=Digest(before.digest),
                     size_bytes=before.size_bytes,
-                    rows=seen.num_rows,
+                    rows=seen.rows,
                 )
             )
         place = places.of(objects.endpoint_of(uri))
@@ -106,7 +108,7 @@ def scan_dataset(
     return DatasetScan(
         uri=uri,
         manifest=manifest,
-        detection=_merged(rows),
+        detection=Detection.merged(rows),
         place=place,
         languages=tuple(sorted(languages)),
     )
@@ -147,7 +149,7 @@ def register_dataset(
         country=scan.place.country,
         categories_declared=sorted(set(categories)),
         categories_detected=list(scan.detection.categories),
-        detection={"detectors": DETECTORS_VERSION, "counts": scan.detection.counts},
+        detection=scan.detection.to_document(),
         declared={**declared, "licence": scan.manifest.licence, "languages": list(scan.languages)},
     )
     tx.record(
@@ -294,26 +296,36 @@ def _product(shape: list[object]) -> int:
     return total
 
 
-def _chat_rows(stream: _Hashed, name: str, languages: set[str]) -> Iterator[str]:
-    """Yield each row's text; refuse the first line that is no chat row."""
+def _detected(rows: Iterator[tuple[bytes, dict[str, Any]]], languages: set[str]) -> Detection:
+    """Look for personal data in every row: in all its members, not in its messages alone."""
+    scanner = Scanner()
+    for number, (line, row) in enumerate(rows, 1):
+        language = language_of(row)
+        if language is not None:
+            languages.add(language)
+        scanner.feed(number, said(row), size_bytes=len(line), language=language)
+    return scanner.result()
+
+
+def _chat_rows(stream: _Hashed, name: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Yield each line with its row; refuse the first line that is no chat row."""
     number = 0
     while line := stream.readline(_MAX_ROW_BYTES + 1):
         number += 1
         if len(line) > _MAX_ROW_BYTES:
             raise _row_problem(name, number, f"is longer than {_MAX_ROW_BYTES} bytes")
         try:
-            row = json.loads(line)
-            texts = [_text(message["content"]) for message in row["messages"]]
+            row = parsed(line)
+            for message in row["messages"]:
+                _text(message["content"])
             roles = [message["role"] for message in row["messages"]]
-            if isinstance(row.get("language"), str):
-                languages.add(row["language"][:12])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise _row_problem(
                 name, number, 'expected {"id","group","language","messages":[{"role","content"}]}'
             ) from None
         if "assistant" not in roles:
             raise _row_problem(name, number, "has no `assistant` message to learn from")
-        yield "\n".join(texts)
+        yield line, row
 
 
 def _text(content: object) -> str:
@@ -324,16 +336,3 @@ def _text(content: object) -> str:
 
 def _row_problem(name: str, number: int, detail: str) -> Problem:
     return field_problem("/uri", f"`{name}` line {number}: {detail}")
-
-
-def _merged(parts: list[Detection]) -> Detection:
-    counts: dict[str, int] = {}
-    for part in parts:
-        for name, count in part.counts.items():
-            counts[name] = counts.get(name, 0) + count
-    categories = {category for part in parts for category in part.categories}
-    return Detection(
-        counts=counts,
-        categories=tuple(sorted(categories)),
-        num_rows=sum(part.num_rows for part in parts),
-    )

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from service.commands.grammar import Subparsers, group_of, remote
+from service.commands.grammar import Subparsers, command, group_of, remote
 
 _LANGUAGES = ("en", "fr", "de", "es", "pt", "pl")
 _WAIVER_STATES = ("requested", "approved", "active", "expired", "refused", "revoked")
@@ -24,7 +24,7 @@ def add_commands(subparsers: Subparsers) -> None:
 
 
 def _registry(subparsers: Subparsers) -> None:
-    commands = group_of(subparsers, "dataset", "register, list and show dataset versions")
+    commands = group_of(subparsers, "dataset", "inspect, register, list and show dataset versions")
     parser = remote(
         commands,
         "register",
@@ -46,6 +46,7 @@ def _registry(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--country", action="append", help="data subjects' country; repeat for more"
     )
+    _inspect(commands)
     _list_and_show(commands, "dataset", "dataset versions", "a dataset version", "ds_…")
 
     commands = group_of(subparsers, "base-model", "register, list and show base models")
@@ -73,6 +74,31 @@ def _registry(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--source", help="where it came from")
     _list_and_show(commands, "base_model", "base models", "a base model", "bm_…")
+
+
+def _inspect(commands: Subparsers) -> None:
+    parser = command(
+        commands,
+        "inspect",
+        "look for personal data in files on this machine, before registering them; prints counts,"
+        " where, and which categories to declare, never a value",
+        handler="inspecting:inspect",
+        examples="placet dataset inspect rows.jsonl\n"
+        "placet dataset inspect export.csv tables/ --sample-permille 100 --seed 7 --json",
+        extra="detection",
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="file or folder")
+    parser.add_argument(
+        "--format", choices=("jsonl", "csv", "parquet", "text"), help="default: told by the file"
+    )
+    parser.add_argument(
+        "--sample-permille",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="share of rows (default: all)",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="which rows are drawn")
 
 
 def _list_and_show(commands: Subparsers, what: str, many: str, one: str, form: str) -> None:

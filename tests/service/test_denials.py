@@ -124,7 +124,7 @@ def test_personal_data_that_was_not_declared_is_denied(world):
     path = world.folder / "data" / "mail.jsonl"
     path.write_text(json.dumps(row) + "\n")
     dataset = world.register_dataset(uri=path.as_uri())
-    assert dataset["categories_detected"] == ["personal"]
+    assert dataset["categories_detected"] == ["pd.basic"]
 
     denied(world, world.submit(dataset=dataset["id"]), "tagging.covers-detected")
     assert b"jane.roe" not in repr(world.entries()).encode()

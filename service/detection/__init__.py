@@ -1,0 +1,1 @@
+"""Detection of data categories in the rows of a data set, before anything is trained on them."""

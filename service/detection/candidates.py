@@ -1,0 +1,119 @@
+"""Figures in text that may be a number of a person: where they are, and how they may be cut.
+
+A *region* is a run of figures with the letters that touch it. Numbers are written in groups, and
+other figures may stand beside them, so a region is cut into pieces (at blanks, and at marks such as
+`-`), and every sequence of neighbouring pieces is a candidate. The number of candidates is linear
+in the text.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+RUN = re.compile(r"[0-9](?:[ .\-/]{0,2}[0-9])+")
+_LETTERS_BEFORE = re.compile(r"[a-z0-9]*\Z")
+_LONE_BEFORE = re.compile(r"(?<![^\W_])[a-z][ -]\Z")
+_AFTER = re.compile(r"[a-z][a-z0-9]*|[ -](?:[a-z]{1,2}[0-9]?)(?![^\W_])|")
+_PIECE = re.compile(r"[0-9a-z]+")
+_SPREAD = re.compile(r"[0-9] [0-9](?: [0-9])* ?\Z|[0-9] [0-9]")
+_SPREAD_BEFORE = re.compile(r"(?:(?<![0-9a-z])[0-9a-z./\-] )+\Z")
+_SPREAD_AFTER = re.compile(r"(?: [0-9a-z./\-](?![0-9a-z]))*")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz./-"
+_REACH = 24  # characters beside a run that may belong to it
+MAX_PIECES = 8
+MAX_CHARACTERS = 24
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A stretch of text without its blanks.
+
+    Attributes:
+        text: the stretch, blanks taken out.
+        start: where it begins in the text.
+        end: where it ends in the text.
+        digits: how many figures it has.
+        is_attached: whether letters, figures or marks touch it, as in `v2.4-12345678`.
+    """
+
+    text: str
+    start: int
+    end: int
+    digits: int
+    is_attached: bool
+
+
+@dataclass(frozen=True)
+class Region:
+    """A run of figures with the letters that touch it; `spread`: a blank after every character."""
+
+    start: int
+    end: int
+    spread: bool
+
+
+def region(text: str, run: re.Match[str]) -> Region:
+    """Find the region around a run of figures."""
+    start, end = run.span()
+    head = text[start : start + 3]
+    if _SPREAD.match(head) is not None:
+        before = _SPREAD_BEFORE.search(text, max(0, start - 2 * _REACH), start)
+        after = _SPREAD_AFTER.match(text, end, end + 2 * _REACH)
+        found = text[before.start() if before else start : after.end() if after else end]
+        if len(found.split(" ")) >= 7 and all(len(each) == 1 for each in found.split(" ")[:7]):
+            return Region(
+                before.start() if before else start, after.end() if after else end, spread=True
+            )
+    before = _LETTERS_BEFORE.search(text, max(0, start - _REACH), start)
+    if before is not None:
+        start = before.start()
+    if start == run.start():
+        before = _LONE_BEFORE.search(text, max(0, start - 2), start)
+        start = before.start() if before else start
+    after = _AFTER.match(text, end, end + _REACH)
+    return Region(start, after.end() if after else end, spread=False)
+
+
+def candidates(text: str, found: Region) -> Iterator[Candidate]:
+    """Yield every way to read a number in a region, longer ones first at each place."""
+    if found.spread:
+        yield from _spread(text, found)
+        return
+    pieces = [piece.span() for piece in _PIECE.finditer(text, found.start, found.end)]
+    for first, (start, _) in enumerate(pieces):
+        for last in range(min(len(pieces), first + MAX_PIECES), first, -1):
+            end = pieces[last - 1][1]
+            if end - start > MAX_CHARACTERS + MAX_PIECES:
+                continue
+            yield _candidate(text, start, end)
+
+
+def _spread(text: str, found: Region) -> Iterator[Candidate]:
+    # Single letters before the number may be words of their own.
+    for skipped in range(0, 6, 2):
+        start = found.start + skipped
+        whole = text[start : min(found.end, start + 2 * MAX_CHARACTERS - 1)]
+        packed = whole.replace(" ", "").rstrip("./-")
+        for kept in (packed, packed.rstrip(_LETTERS)):
+            digits = sum(map(str.isdigit, kept))
+            if digits:
+                end = start + 2 * len(kept) - 1
+                yield Candidate(kept, start, end, digits, is_attached=False)
+        if text[start : start + 1].isdigit():
+            return
+
+
+def _candidate(text: str, start: int, end: int) -> Candidate:
+    packed = text[start:end].replace(" ", "")
+    digits = sum(map(str.isdigit, packed))
+    return Candidate(packed, start, end, digits, _touches(text, start, end))
+
+
+def _touches(text: str, start: int, end: int) -> bool:
+    before, after = text[max(0, start - 2) : start], text[end : end + 2]
+    return (
+        before[-1:].isalnum()
+        or after[:1].isalnum()
+        or (before[-1:] in ("-", "_", ".", "/", ",", "+", "#", "@") and before[:1].isalnum())
+        or (after[:1] in ("-", "_", "/", ".", ",", "@") and after[1:].isalnum())
+    )
