@@ -15,7 +15,18 @@ from sqlalchemy.orm.exc import StaleDataError
 from starlette.exceptions import HTTPException
 
 from audit.event import EventKind
-from service.api import decisions, deployments, expiring, jobs, log, registry, waivers
+from service import policy_bundles
+from service.api import (
+    decisions,
+    deployments,
+    expiring,
+    jobs,
+    log,
+    policies,
+    reference,
+    registry,
+    waivers,
+)
 from service.api.http import PROBLEM_JSON, Authenticated, as_problem, problem_response
 from service.engines.protocol import EngineError
 from service.ids import Prefix, new_id
@@ -82,7 +93,10 @@ def create_app(
         ),
     )
     app.state.installation = installation
-    rooms = (registry, jobs, decisions, waivers, deployments, expiring, log)
+    rooms = (
+        *(registry, jobs, decisions, waivers, deployments),
+        *(expiring, reference, policies, log),
+    )
     for router in (room.router for room in rooms):
         app.include_router(router, prefix=_API)
     app.include_router(deployments.public)
@@ -102,11 +116,19 @@ def _add_operations(app: FastAPI, installation: Installation) -> None:
 
     @app.get("/readyz", tags=["operations"], summary="Can it work")
     def readyz() -> JSONResponse:
-        """Say whether database, schema and log are usable; 503 when one is not."""
+        """Say whether database, schema, log and policy are usable; 503 when one is not.
+
+        `rejected` names the last bundle if it was refused: the policy before it stays in force.
+        """
         checks = _readiness(installation)
+        rejected = _rejected(installation) if checks["policy"] == "ok" else None
         is_ready = all(value == "ok" for value in checks.values())
         return JSONResponse(
-            {"status": "ok" if is_ready else "unavailable", "checks": checks},
+            {
+                "status": "ok" if is_ready else "unavailable",
+                "checks": checks,
+                "rejected": rejected,
+            },
             200 if is_ready else 503,
         )
 
@@ -122,19 +144,34 @@ def _add_operations(app: FastAPI, installation: Installation) -> None:
 
 
 def _readiness(installation: Installation) -> dict[str, str]:
-    checks = {"database": "ok", "schema": "ok", "log": "ok"}
+    checks = {"database": "ok", "schema": "ok", "log": "ok", "policy": "ok"}
     try:
         with installation.database.connect() as connection:
             connection.execute(text("SELECT 1"))
         if not is_current(installation.database):
             checks["schema"] = "run `placet migrate`"
-        elif installation.ledger.latest() is None:
+            checks["policy"] = "not known before that"
+            return checks
+        if installation.ledger.latest() is None:
             checks["log"] = "no checkpoint yet: is a worker running?"
+        with installation.transactions.read() as session:
+            installation.gate.current(session)
+    except Unavailable as error:
+        checks["policy"] = error.detail
     except SQLAlchemyError:
         checks["database"] = "not reachable"
+        checks["policy"] = "not known without the database"
     except ObjectError as error:
         checks["log"] = str(error)
     return checks
+
+
+def _rejected(installation: Installation) -> dict[str, Any] | None:
+    with installation.transactions.read() as session:
+        row = policy_bundles.last_rejection(session)
+    if row is None:
+        return None
+    return {"bundle": row.bundle_digest, "reason_code": row.reason_code, "at": row.created_at}
 
 
 def _add_problems(app: FastAPI, installation: Installation) -> None:
