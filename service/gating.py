@@ -137,6 +137,7 @@ class Gate:
             == [{"role": a.role, "count": a.count} for a in decision.approvals]
             and stored.approvals == decision.approvals,
             "results": stored.results == decision.results,
+            "waivers": stored.document["waivers"] == decision.document["waivers"],
         }
         changed = sorted(name for name, holds in same.items() if not holds)
         if changed:
