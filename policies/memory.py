@@ -10,16 +10,15 @@ never leave the process, so it does not matter that another Python would write o
 A memory is bounded in entries and in the length of a key. A full one forgets everything.
 """
 
+import json
 import marshal
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
-from audit.canonical import canonical
+from audit.canonical import MAX_DEPTH, canonical
 
 MAX_ENTRIES = 256
 MAX_KEY_BYTES = 2048
-
-_ATOMS = frozenset({str, int, bool, type(None)})
 
 Answer = TypeVar("Answer")
 Key = bytes | tuple[bytes, ...]
@@ -34,14 +33,39 @@ def key_of(value: Any) -> bytes:
     return marshal.dumps(value, 2)
 
 
-def is_plain(value: object) -> bool:
-    """Say whether a value is made of JSON's own Python types only, subclasses excluded."""
-    kind = type(value)
-    if kind is dict:
-        return all(type(k) is str and is_plain(v) for k, v in value.items())  # type: ignore[attr-defined]
-    if kind is list:
-        return all(map(is_plain, value))  # type: ignore[call-overload]
-    return kind in _ATOMS
+def quick(value: Any) -> bytes | None:
+    """Return `canonical(value)` when the standard library's C code can tell that this is it.
+
+    None for what it cannot tell about: anything but ASCII, numbers that may be too large or no
+    integers, deep nesting, and types that are not JSON's own. Subclasses pass for what they are
+    subclasses of, so ask for the `key_of` a value first.
+    """
+    try:
+        text = _ENCODER.encode(value)
+        is_same = text.isascii() and _DECODER.decode(text) == value  # so no tuples, no other keys
+    except (ValueError, TypeError, RecursionError):
+        return None
+    if not is_same or text.count("[") + text.count("{") > MAX_DEPTH // 2:
+        return None
+    return text.encode()
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise ValueError(f"not an integer: {text}")
+
+
+def _integer(text: str) -> int:
+    if len(text) > 15:  # it may be outside ±(2^53 - 1)
+        raise ValueError(f"a long integer: {text}")
+    return int(text)
+
+
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+)
+_DECODER = json.JSONDecoder(
+    parse_float=_refuse_number, parse_constant=_refuse_number, parse_int=_integer
+)
 
 
 class Memory(Generic[Answer]):
@@ -97,9 +121,10 @@ class Pieces:
             memory = self._memories[name]
             piece = memory.get(key)
             if piece is None:
-                if not is_plain(member):
+                body = quick(member) or self._slowly(member)
+                if body is None:
                     return None
-                piece = prefix + self._canonical(member)
+                piece = prefix + body
                 memory.keep(key, piece)
             written.append(piece)
             keys[name] = key
@@ -107,8 +132,20 @@ class Pieces:
             return None
         return b"{%b}" % b",".join(written), keys
 
-    def _canonical(self, member: object) -> bytes:
-        around = self._around
+    def _slowly(self, member: Any) -> bytes | None:
+        around, wrapped = self._around, member
         for _ in range(around):
-            member = [member]
-        return canonical(member)[around:-around]
+            wrapped = [wrapped]
+        body = canonical(wrapped)[around:-around]
+        return body if _same(json.loads(body), member) else None
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Say whether two values are equal and of the same types all the way down."""
+    if type(one) is not type(other):
+        return False
+    if type(one) is dict:
+        return one.keys() == other.keys() and all(_same(one[k], other[k]) for k in one)
+    if type(one) is list:
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)

@@ -204,7 +204,7 @@ def test_both_engines_write_the_same_bytes_about_any_document(ask, policies, ref
         places |= set(made.contract_errors)
 
     assert min(seen.values()) > CASES // 4
-    assert len(places) > CASES // 20
+    assert len(places) > min(CASES // 20, 200)
 
 
 QUESTIONS = ("now", "", "2026-11-30", "2026-11-30T12:00:00+00:00", "2026-02-30T00:00:00Z")
