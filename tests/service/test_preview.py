@@ -1,9 +1,12 @@
 """A preview says what submitting would say, in the reader's language, and leaves no trace."""
 
+from dataclasses import replace
+
 import pytest
 
 from audit.canonical import digest as digest_of
 from service.api.language import preferred
+from service.app import create_app
 
 
 @pytest.fixture
@@ -101,15 +104,9 @@ def test_what_submitting_refuses_a_preview_refuses_in_the_same_words(world, chan
 
 
 def test_a_provider_without_an_engine_is_refused_as_it_would_be(world):
-    body = world.job_body(
-        compute__provider="ovhcloud",
-        compute__service="ai-training",
-        compute__region="GRA",
-        compute__flavor="ai1-1-gpu",
-        compute__gpus=1,
-        compute__image="registry.example/trainer@sha256:" + "a" * 64,
-        budget_cents=10**8,
-    )
+    body = world.job_body()
+    no_engine = replace(world.wired.jobs, engines=frozenset())
+    world.app = create_app(replace(world.wired, jobs=no_engine))
     shown, real = (world.ask("POST", path, "ada", body) for path in (PREVIEW, "/v1/jobs"))
 
     assert (shown.status, shown.slug) == (real.status, real.slug) == (422, "unprocessable")

@@ -8,7 +8,15 @@ import json
 import pytest
 
 from audit.canonical import digest
+from policies.checked import Checked
+from policies.decision import Decision
 from policies.gate import replay
+from policies.policy import Policy
+from policies.reference import Reference
+from policies.render import explain
+from policies.rule import Rule
+from policies.sarif import to_sarif
+from policies.what_if import compare
 from service.archive import load
 
 
@@ -251,3 +259,130 @@ def test_a_purpose_is_answered_by_codes_and_by_nothing_else(world):
 
     assert job["state"] == "denied"
     assert "use.prohibited" in {one["rule"] for one in job["decision"]["findings"]}
+
+
+# Exceptions
+
+
+UNTIL = "2026-12-02T12:00:00Z"
+
+
+def waived_job(world):
+    """Return a job over budget that runs on a waiver until `UNTIL`, and the waiver."""
+    job = world.submit(budget_cents=1)
+    assert job["state"] == "denied"
+    asked = {"rule": "budget.limit", "reason": "the grant came", "ticket": "GRC-1"}
+    path = f"/v1/jobs/{job['id']}/waivers"
+    waiver = world.post(path, "ada", {**asked, "expires_at": UNTIL})
+    for officer in ("olaf", "omar"):
+        path = f"/v1/waivers/{waiver['id']}/decisions"
+        body = {"outcome": "approved"}
+        waiver = world.post(path, officer, body, seen=waiver["version"])
+    return world.job(job["id"]), waiver
+
+
+def said_of_budget(world, decision):
+    """Say what each door makes of the budget rule in one stored decision."""
+    path = f"/v1/decisions/{decision['id']}"
+    record, rules, rows = (
+        world.ask("GET", f"{path}/{part}", "vera").content
+        for part in ("record", "policy", "reference")
+    )
+    made, policy = Decision.from_record(record), Policy.from_bytes(rules)
+    reference = Reference.from_bytes(rows)
+    (again,) = compare([record], policy, {reference.digest: reference})
+    assert (again.direction, again.rules) == ("same", ())
+    assert replay(record, rules, rows).identical
+    api = [one["outcome"] for one in decision["findings"] if one["rule"] == "budget.limit"]
+    findings = [dict(one) for one in explain(made, policy)]
+    report = to_sarif([Checked("job", made.verdict, findings, [])])["runs"][0]["results"]
+    sarif = [
+        "waived" if "suppressions" in one else "violated"
+        for one in report
+        if one["ruleId"] == "budget.limit"
+    ]
+    stored = [one.outcome for one in made.results if one.rule == "budget.limit"]
+    assert api == sarif == stored
+    return stored
+
+
+def test_an_expired_exception_counts_through_no_door(world):
+    """kyverno/kyverno#17473: the command line and reports honour an expired exception."""
+    job, waiver = waived_job(world)
+    assert said_of_budget(world, job["decision"]) == ["waived"]
+    assert world.get(f"/v1/waivers/{waiver['id']}")["state"] == "active"
+    job = world.approve(job)
+    assert job["state"] == "approved"
+
+    world.clock.advance(days=2)
+    world.worker.work()
+
+    job = world.job(job["id"])
+    assert world.get(f"/v1/waivers/{waiver['id']}")["state"] == "expired"
+    assert job["state"] == "denied"
+    assert said_of_budget(world, job["decision"]) == ["violated"]
+    assert not world.engine.runs
+
+
+def test_an_exception_is_made_by_the_guarded_door_only(world):
+    """golang/vulndb#3230 (CVE-2024-48921), kyverno/kyverno#17367: made beside the guarded door."""
+    job = world.submit(budget_cents=1)
+    asked = {"rule": "budget.limit", "reason": "x", "ticket": "GRC-1", "expires_at": UNTIL}
+    for method, path in (
+        ("POST", "/v1/waivers"),
+        ("POST", "/v0/waivers"),
+        ("PUT", f"/v1/jobs/{job['id']}/waivers"),
+        ("PATCH", "/v1/waivers/wvr_1"),
+    ):
+        assert world.ask(method, path, "ada", asked).status in {404, 405}
+    for member in ("approvers", "approvals", "state", "subject", "requester"):
+        answer = world.ask("POST", f"/v1/jobs/{job['id']}/waivers", "ada", {**asked, member: []})
+        assert answer.status == 422
+    waiver = world.post(f"/v1/jobs/{job['id']}/waivers", "ada", asked)
+
+    path, seen = f"/v1/waivers/{waiver['id']}/decisions", waiver["version"]
+    for who, status in (("ada", 403), ("eve", 404), ("vera", 403), ("root", 403)):
+        assert world.ask("POST", path, who, {"outcome": "approved"}, seen=seen).status == status
+    waiver = world.post(path, "olaf", {"outcome": "approved"}, seen=seen)
+    twice = world.ask("POST", path, "olaf", {"outcome": "approved"}, seen=waiver["version"])
+
+    assert twice.status == 409
+    assert world.job(job["id"])["state"] == "denied"
+    assert said_of_budget(world, world.job(job["id"])["decision"]) == ["violated"]
+
+
+# The rules change while something waits
+
+
+def changed_rule(policy, rule_id, **members):
+    rules = tuple(
+        Rule({**rule.document, **members}) if rule.id == rule_id else rule for rule in policy.rules
+    )
+    return Policy(policy.packs, rules)
+
+
+@pytest.mark.parametrize(
+    ("members", "state"),
+    [
+        ({"approvals": [{"role": "officer", "count": 2}]}, "awaiting_approval"),
+        ({"effect": "deny", "approvals": []}, "denied"),
+    ],
+    ids=["two officers instead of one", "denied"],
+)
+def test_an_approval_under_older_rules_is_stale(world, members, state):
+    """mcp-hangar/mcp-hangar#674: approved, then the policy is tightened during the wait."""
+    job = world.approved_job()
+    world.restart(policy=changed_rule(world.in_force.policy, "approval.officer", **members))
+
+    world.worker.work()
+
+    again = world.job(job["id"])
+    assert again["state"] == state
+    assert again["decision"]["id"] != job["decision"]["id"]
+    assert again["decision"]["policy_digest"] != job["decision"]["policy_digest"]
+    assert again["decision"]["approvals"] == []
+    assert not world.engine.runs
+    assert "run.dispatching" not in world.kinds()
+    old = world.get(f"/v1/decisions/{job['decision']['id']}")
+    assert old["verdict"] == "require_approval"
+    assert old["policy_digest"] == job["decision"]["policy_digest"]
