@@ -89,8 +89,8 @@ def of_export(path: Path, *, since: str | None) -> Iterator[tuple[int, Iterator[
     """
     try:
         with open_bundle(path) as bundle:
-            entries = list(_decided(bundle, since))
-            yield len(entries), (_past(bundle, index, entry) for index, entry in entries)
+            entries, known = list(_decided(bundle, since)), dict[str, bytes]()
+            yield len(entries), (_past(bundle, index, entry, known) for index, entry in entries)
     except BundleError as error:
         raise CommandError(f"`{path}`: {error}", Status.USAGE) from error
     except OSError as error:
@@ -107,18 +107,23 @@ def _decided(bundle: Bundle, since: str | None) -> Iterator[tuple[int, dict[str,
                 yield index, entry
 
 
-def _past(bundle: Bundle, index: int, entry: dict[str, Any]) -> Past:
-    def load(name: str) -> bytes:
+def _past(bundle: Bundle, index: int, entry: dict[str, Any], known: dict[str, bytes]) -> Past:
+    def read(name: str) -> bytes:
         body = bundle.document(name)
         if body is None:
             raise CommandError(f"entry {index}: the document {name} is not in the export")
         return body
 
+    def load(name: str) -> bytes:
+        if name not in known:
+            known[name] = read(name)
+        return known[name]
+
     data = entry["data"]
     return Past(
         name=f"entry {index}",
         subject=str(entry["resource"]).partition("@")[0],
-        record=load(data["record"]),
+        record=read(data["record"]),
         policy=data["policy"],
         reference=data["reference"],
         load=load,

@@ -21,11 +21,11 @@ def add_commands(subparsers: Subparsers) -> None:
         handler="policy_history:what_if",
         examples="placet policy what-if packs/ --since 2026-11-01\n"
         "placet policy what-if packs/ --history evidence.zip --json\n"
-        "placet policy what-if policy.json --since 2026-11-01 --fail-on stricter",
+        "placet policy what-if bundle.json --since 2026-11-01 --fail-on stricter",
     )
     parser.add_argument(
         "candidate", nargs="+", type=Path, metavar="PACKS",
-        help="folders that hold all packs to try, or one policy document",
+        help="folders that hold all packs to try, a bundle of them, or a policy document",
     )  # fmt: skip
     parser.add_argument(
         "--fail-on", choices=("any", "stricter", "milder", "never"), default="any",
