@@ -55,7 +55,7 @@ _ROLES: dict[str, tuple[list[Role], list[str]]] = {
 }
 TABLES = (
     *("audit_entry", "principal", "token", "dataset_version", "base_model", "job", "decision"),
-    *("approval", "run", "model_version", "deployment", "export", "document"),
+    *("approval", "waiver", "run", "model_version", "deployment", "export", "document"),
     *("policy_act", "reference_row"),
     *("idempotency_record", "sealed_value", "run_progress", "endpoint"),
 )

@@ -33,7 +33,9 @@ router = APIRouter(route_class=StrictRoute)
 _States = Literal["requested", "approved", "active", "expired", "refused", "revoked"]
 
 
-@router.post("/jobs/{job_id}/waivers", tags=["waivers"], status_code=201, summary="Ask for a job")
+@router.post(
+    "/jobs/{job_id}/waivers", tags=["waivers"], status_code=201, summary="Ask for a waiver"
+)
 def create_job_waiver(
     job_id: str, body: WaiverRequest, wired: Wired, who: Authenticated, key: CreationKey
 ) -> JSONResponse:
@@ -48,7 +50,7 @@ def create_job_waiver(
     "/deployments/{deployment_id}/waivers",
     tags=["waivers"],
     status_code=201,
-    summary="Ask for a deployment",
+    summary="Ask for a waiver",
 )
 def create_deployment_waiver(
     deployment_id: str, body: WaiverRequest, wired: Wired, who: Authenticated, key: CreationKey
@@ -98,7 +100,10 @@ def read_waiver(
 
 
 @router.post(
-    "/waivers/{waiver_id}/decisions", tags=["waivers"], status_code=201, summary="Decide on it"
+    "/waivers/{waiver_id}/decisions",
+    tags=["waivers"],
+    status_code=201,
+    summary="Decide on a waiver",
 )
 def create_waiver_decision(
     waiver_id: str,
@@ -150,7 +155,7 @@ def create_waiver_decision(
         )
 
 
-@router.post("/waivers/{waiver_id}/revocation", tags=["waivers"], summary="End it now")
+@router.post("/waivers/{waiver_id}/revocation", tags=["waivers"], summary="Revoke a waiver")
 def revoke_waiver(
     waiver_id: str, body: WaiverRevocation, wired: Wired, who: Authenticated
 ) -> JSONResponse:
