@@ -13,7 +13,7 @@ from typing import Any
 
 from policies.decision import VERDICTS, Finding
 from policies.evaluator import Checker, EvaluationError, Evaluator, Failure
-from policies.memory import Memory, key_of
+from policies.memory import MAX_ENTRIES, Key, Memory, key_of
 from policies.pointers import Path, missing
 from policies.rule import Rule
 
@@ -139,6 +139,28 @@ Answer = tuple[Finding, bytes, int]
 """A finding, its canonical bytes, and its weight."""
 
 
+class _Seat:
+    """One rule with what it answered, by the cells it looked at."""
+
+    def __init__(self, asked: CompiledRule, looked_at: Sequence[int]) -> None:
+        self.asked = asked
+        self.pick = itemgetter(*looked_at) if looked_at else lambda _met: b""
+        self.memory = Memory[Answer]()
+        self._answers: dict[Finding, Answer] = {}
+
+    def answer(self, seen: Mapping[str, Any], known: dict[Path, list[str]], key: Key) -> Answer:
+        """Ask the rule, and remember the answer unless the engine failed."""
+        finding = ask(self.asked, seen, known)
+        answer = self._answers.get(finding)
+        if answer is None:
+            answer = (finding, finding.to_bytes(), weight(finding))
+            if len(self._answers) < MAX_ENTRIES:
+                self._answers[finding] = answer
+        if finding.outcome != "error":
+            self.memory.keep(key, answer)
+        return answer
+
+
 class Panel:
     """The rules in force, ready to be asked together."""
 
@@ -147,10 +169,10 @@ class Panel:
         looked_at = sorted({cell for own in wanted for cell in own})
         place = {cell: index for index, cell in enumerate(looked_at)}
         self._cells = tuple((cell, _derived_name(cell)) for cell in looked_at)
-        self._rows = tuple(
-            (one, itemgetter(*(place[c] for c in own)) if own else None, Memory[Answer]())
-            for one, own in zip(asked, wanted, strict=True)
-        )
+        seats = [
+            _Seat(one, [place[c] for c in own]) for one, own in zip(asked, wanted, strict=True)
+        ]
+        self._rows = tuple((seat, seat.pick, seat.memory.get) for seat in seats)
 
     def answers(
         self, facts: Mapping[str, Any], derived: Mapping[str, Any], keys: Mapping[str, bytes]
@@ -162,13 +184,7 @@ class Panel:
         ]
         known: dict[Path, list[str]] = {}
         found: list[Answer] = []
-        for asked, pick, memory in self._rows:
-            key = b"" if pick is None else pick(met)
-            answer = memory.get(key)
-            if answer is None:
-                finding = ask(asked, seen, known)
-                answer = (finding, finding.to_bytes(), weight(finding))
-                if finding.outcome != "error":
-                    memory.keep(key, answer)
-            found.append(answer)
+        for seat, pick, remembered in self._rows:
+            key = pick(met)
+            found.append(remembered(key) or seat.answer(seen, known, key))
         return found

@@ -27,6 +27,7 @@ from typing import Any
 
 from audit.canonical import CanonicalError, Digest, canonical, digest, parse
 from policies.evaluator import Failure
+from policies.memory import quick
 from policies.rule import Approval
 
 FORMAT = "placet.decision/1"
@@ -55,7 +56,8 @@ class Finding:
 
     def to_bytes(self) -> bytes:
         """Return the canonical bytes that stand in the record."""
-        return canonical(self.to_document())
+        document = self.to_document()
+        return quick(document) or canonical(document)
 
     def to_document(self) -> dict[str, Any]:
         """Return the form that stands in the record."""

@@ -29,6 +29,7 @@ _SUBJECT_FORM = re.compile(r"[a-z][a-z_]*:[A-Za-z0-9][A-Za-z0-9._-]{0,127}(@[0-9
 # Days are counted from an instant, so the first and the last years of the calendar are left out.
 _YEARS = range(1900, 9000)
 _DENY = VERDICTS.index("deny")
+_DERIVATION = canonical(VERSION)
 _RECORD = (
     b'{"approvals":%b,"contract_errors":%b,"derivation":%b,"derived":%b,"evaluated_at":"%b",'
     b'"facts":%b,"facts_digest":"%b","format":"' + FORMAT.encode() + b'","obligations":%b,'
@@ -96,7 +97,7 @@ def judge(question: Question, checked: Checked, derived: Mapping[str, Any]) -> D
     record = _RECORD % (
         _approvals_written(approvals),
         _errors_written(errors),
-        canonical(question.derivation),
+        _DERIVATION if question.derivation == VERSION else canonical(question.derivation),
         encoded,
         question.evaluated_at.encode(),
         checked.encoded,
@@ -200,10 +201,14 @@ def _waived(question: Question, answer: Answer) -> Answer:
 def _valid_until(question: Question) -> str:
     """Return the end of the decision's validity: never past the next change of rules in force."""
     policy, now = question.policy, question.evaluated_at
-    minutes = dt.timedelta(minutes=policy.validity_minutes)
-    latest = (parse_instant(now) + minutes).isoformat()[:19] + "Z"
+    latest = _after(now, policy.validity_minutes)
     later = bisect.bisect_right(policy.edges, now)
     return min(latest, policy.edges[later]) if later < len(policy.edges) else latest
+
+
+@functools.lru_cache(maxsize=4096)
+def _after(now: str, minutes: int) -> str:
+    return (parse_instant(now) + dt.timedelta(minutes=minutes)).isoformat()[:19] + "Z"
 
 
 @functools.cache
