@@ -7,6 +7,7 @@ from fastapi.responses import JSONResponse
 from pydantic import Discriminator, Tag
 from sqlmodel import Session, col, func, select
 
+from policies.policy import Policy
 from policies.render import explain
 from service import deployments, jobs
 from service.api.http import (
@@ -78,7 +79,7 @@ def _previewed(
         kind = "deployment"
         decision = deployments.preview(session, who, asked=body, context=wired.deployments)
     document = decision.document
-    policy = wired.gate.current(session).policy
+    policy = Policy.from_bytes(load(session, document["policy"]))
     return {
         "subject": kind,
         "verdict": decision.verdict,
