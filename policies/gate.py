@@ -58,15 +58,14 @@ def decide(
         GateError: the instant or the subject is misspelt.
     """
     engine = evaluator or default_evaluator()
-    return _decide(
-        Question(policy, reference, evaluated_at, subject, tuple(waivers), engine), facts
-    )
+    question = Question(policy, reference.digest, evaluated_at, subject, tuple(waivers), engine)
+    return _decide(question, reference, facts)
 
 
-def _decide(question: Question, facts: Any) -> Decision:
+def _decide(question: Question, reference: Reference, facts: Any) -> Decision:
     at = question.instant()
     checked = Checked(*contract_errors(facts, question.evaluator))
-    derived = {} if checked.errors else derive(checked.facts, question.reference, at)
+    derived = {} if checked.errors else derive(checked.facts, reference, at)
     return judge(question, checked, derived)
 
 
@@ -103,7 +102,8 @@ def replay(
 ) -> ReplayResult:
     """Decide again from a record, the policy and the reference data, and compare.
 
-    The policy and the reference data are read once for all records that share them.
+    The policy and the reference data are read once for all records that share them. Reference
+    data are read only where level 2 is checked, for they may be from another release as well.
 
     Raises:
         GateError: the record is malformed.
@@ -111,13 +111,18 @@ def replay(
         ReferenceDataError: the reference data are.
     """
     engine = evaluator or default_evaluator()
-    policy, reference = Policy.from_bytes(policy_bytes), Reference.from_bytes(reference_bytes)
+    policy = Policy.from_bytes(policy_bytes)
     named = (_digest(policy_bytes), _digest(reference_bytes))
-    again = _again(record, policy, reference, engine)
-    if again is not None:
-        is_named = named == (policy.digest, reference.digest)
-        return ReplayResult(is_named, True, True, (), again)
-    return _compared(record, policy, reference, named, engine)
+    if _TODAY in record:
+        reference = Reference.from_bytes(reference_bytes)
+        verdict = _again(record, policy, reference, engine)
+        if verdict is not None:
+            is_named = named == (policy.digest, reference.digest)
+            return ReplayResult(is_named, True, True, (), verdict)
+    return _compared(record, policy, reference_bytes, named, engine)
+
+
+_TODAY = b',"derivation":%b,' % canonical(VERSION)
 
 
 @functools.lru_cache(maxsize=16)
@@ -133,8 +138,8 @@ def _again(record: bytes, policy: Policy, reference: Reference, engine: Evaluato
     """
     try:
         facts, evaluated_at, subject, waivers = _asked(record)
-        question = Question(policy, reference, evaluated_at, subject, waivers, engine)
-        second = _decide(question, facts)
+        question = Question(policy, reference.digest, evaluated_at, subject, waivers, engine)
+        second = _decide(question, reference, facts)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return second.verdict if second.record == record else None
@@ -169,7 +174,7 @@ _DECODER = json.JSONDecoder(parse_float=_refuse_number, parse_constant=_refuse_n
 def _compared(
     record: bytes,
     policy: Policy,
-    reference: Reference,
+    reference_bytes: bytes,
     named: tuple[str, str],
     engine: Evaluator,
 ) -> ReplayResult:
@@ -181,13 +186,13 @@ def _compared(
     try:
         waivers = tuple(Waiver.from_document(w) for w in document["waivers"])
         about = document["evaluated_at"], document["subject"], waivers, engine
-        question = Question(policy, reference, *about, document["derivation"])
+        question = Question(policy, named[1], *about, document["derivation"])
         question.instant()
         facts = document["facts"]
         checked = Checked(canonical([facts])[1:-1], facts, first.contract_errors)
         second = None
         if question.derivation == VERSION:
-            second = _decide(question, facts)
+            second = _decide(question, Reference.from_bytes(reference_bytes), facts)
             checked = Checked(checked.encoded, facts, second.contract_errors)
         level_1 = judge(question, checked, document["derived"])
     except (KeyError, TypeError, AttributeError, CanonicalError, WaiverError) as cause:

@@ -21,7 +21,6 @@ from policies.evaluator import Evaluator, Failure
 from policies.facts import schema
 from policies.memory import Memory, Pieces, key_of
 from policies.policy import Policy
-from policies.reference import Reference
 from policies.rule import Approval
 from policies.waiver import Waiver, considered
 
@@ -43,7 +42,8 @@ class Question:
     """All that a decision depends on, facts and derived facts apart."""
 
     policy: Policy
-    reference: Reference
+    reference: str
+    """The digest of the reference data."""
     evaluated_at: str
     subject: str
     waivers: tuple[Waiver, ...]
@@ -104,7 +104,7 @@ def judge(question: Question, checked: Checked, derived: Mapping[str, Any]) -> D
         facts_digest.encode(),
         bound,
         policy.digest.encode(),
-        question.reference.digest.encode(),
+        question.reference.encode(),
         b",".join([piece for _, piece, _ in answers]),
         question.subject.encode(),
         valid_until.encode(),

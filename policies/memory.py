@@ -15,10 +15,13 @@ import marshal
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, NoReturn, TypeVar
 
-from audit.canonical import MAX_DEPTH, canonical
+from audit.canonical import MAX_DEPTH, MAX_INT, canonical
 
 MAX_ENTRIES = 256
 MAX_KEY_BYTES = 2048
+
+_STRING = frozenset({str})
+_ATOMS = frozenset({str, int, bool, type(None)})
 
 Answer = TypeVar("Answer")
 Key = bytes | tuple[bytes, ...]
@@ -40,6 +43,9 @@ def quick(value: Any) -> bytes | None:
     integers, deep nesting, and types that are not JSON's own. Subclasses pass for what they are
     subclasses of, so ask for the `key_of` a value first.
     """
+    if _is_flat(value):
+        text = _ENCODER.encode(value)
+        return text.encode() if text.isascii() else None
     try:
         text = _ENCODER.encode(value)
         is_same = text.isascii() and _DECODER.decode(text) == value  # so no tuples, no other keys
@@ -48,6 +54,18 @@ def quick(value: Any) -> bytes | None:
     if not is_same or text.count("[") + text.count("{") > MAX_DEPTH // 2:
         return None
     return text.encode()
+
+
+def _is_flat(value: Any) -> bool:
+    """Say whether a value is an object of atoms that all have a canonical form, if ASCII."""
+    if type(value) is not dict or set(map(type, value)) != _STRING:
+        return False
+    kinds = set(map(type, value.values()))
+    if not kinds <= _ATOMS:
+        return False
+    return int not in kinds or all(
+        -MAX_INT <= v <= MAX_INT for v in value.values() if type(v) is int
+    )
 
 
 def _refuse_number(text: str) -> NoReturn:

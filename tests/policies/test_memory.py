@@ -18,7 +18,7 @@ class Loud(str):
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda v: repr(v)[:30])
 def test_the_quick_way_is_the_canonical_way_or_none(value):
-    for wrapped in (value, [value], {"k": value, "a": 1}):
+    for wrapped in (value, [value], {"k": value, "a": 1}, {"a": "x", "k": [value]}):
         made = quick(wrapped)
 
         assert made is None or made == canonical(wrapped)
