@@ -25,6 +25,7 @@ from policies.what_if import Change, compare, summary
 from service.client import Client, path_of
 from service.commands.connection import connected
 from service.commands.errors import CommandError, Status
+from service.commands.findings import show_findings, verdict_of
 from service.commands.history import Past, of_export, of_service
 from service.commands.output import line, machine, table
 
@@ -160,9 +161,11 @@ def explain(arguments: argparse.Namespace) -> int:
     if arguments.json:
         machine({"verdict": decision.verdict, "findings": found})
         return Status.OK
-    line(decision.verdict)
-    for one in found:
-        line(f"{one['rule']}: {one['message']} {one['remediation']}")
+    owed = [{"role": a.role, "count": a.count} for a in decision.approvals]
+    shown = {"verdict": decision.verdict, "approvals_missing": owed, "findings": found}
+    line(f"{decision.document['subject']}: {verdict_of(shown)}")
+    line(f"decided at {decision.document['evaluated_at']}, valid until {decision.valid_until}")
+    show_findings(shown)
     return Status.OK
 
 

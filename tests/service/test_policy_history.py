@@ -30,7 +30,7 @@ def served(shared_world):
     world = shared_world
     jobs = {"fine": world.submit(), "abroad": world.submit(**ABROAD)}
     world.clock.advance(days=1)
-    jobs["many"] = world.submit(compute__gpus=8)
+    jobs["dear"] = world.submit(budget_cents=1)
     world.finished_job()
     with answering(world.app) as url:
         yield world, url, jobs
@@ -113,8 +113,8 @@ def test_the_packs_in_force_change_nothing(placet, export):
 
 def test_a_dropped_rule_lets_through_and_says_whose(placet, export, packs, served):
     _, _, jobs = served
-    assert jobs["many"]["state"] == "denied"
-    drop_rule(packs, "scope-gpus")
+    assert jobs["dear"]["state"] == "denied"
+    drop_rule(packs, "budget-limit")
 
     said = []
     for source in sources(export):
@@ -123,9 +123,9 @@ def test_a_dropped_rule_lets_through_and_says_whose(placet, export, packs, serve
         assert status == 1
         assert (found["from_deny"], found["to_deny"]) == (1, 0)
         (one,) = found["list"]
-        assert one["subject"] == f"job:{jobs['many']['id']}"
+        assert one["subject"] == f"job:{jobs['dear']['id']}"
         assert one["team"] == "compliance"
-        assert [rule["rule"] for rule in one["rules"]] == ["scope.gpus"]
+        assert [rule["rule"] for rule in one["rules"]] == ["budget.limit"]
         said.append({k: v for k, v in found.items() if k != "per_second"})
     assert said[0] == said[1]
 
@@ -134,18 +134,18 @@ def test_a_dropped_rule_lets_through_and_says_whose(placet, export, packs, serve
     ("fail_on", "status"), [("any", 1), ("milder", 1), ("stricter", 0), ("never", 0)]
 )
 def test_what_counts_as_a_failure_can_be_chosen(placet, packs, fail_on, status, export):
-    drop_rule(packs, "scope-gpus")
+    drop_rule(packs, "budget-limit")
 
     assert placet("what-if", packs, "--history", export, "--fail-on", fail_on)[0] == status
 
 
 def test_text_names_rule_team_and_subject(placet, packs, export, served):
-    drop_rule(packs, "scope-gpus")
+    drop_rule(packs, "budget-limit")
     status, out, _ = placet("what-if", packs, "--history", export)
 
     assert status == 1
     assert "1 come out otherwise: 0 stricter, 1 milder" in out
-    for word in ("scope.gpus", "violated", "not_asked", "compliance", served[2]["many"]["id"]):
+    for word in ("budget.limit", "violated", "not_asked", "compliance", served[2]["dear"]["id"]):
         assert word in out
 
 
@@ -156,7 +156,7 @@ def test_history_can_start_on_a_day(placet, export):
 
 
 def test_a_submitter_sees_what_changes_for_their_teams(placet, packs):
-    drop_rule(packs, "scope-gpus")
+    drop_rule(packs, "budget-limit")
 
     assert placet("what-if", packs, who="ada")[0] == 1
     status, out, _ = placet("what-if", packs, who="eve")
@@ -182,7 +182,7 @@ def test_a_policy_document_is_a_candidate_too(placet, served, export, tmp_path):
 
 
 def test_a_bundle_is_a_candidate_whoever_signed_it(placet, packs, export, tmp_path):
-    drop_rule(packs, "scope-gpus")
+    drop_rule(packs, "budget-limit")
     made = build(packs, number=7, created="2026-11-30T12:00:00Z", effective="2026-12-01")
     path = tmp_path / "bundle.json"
     path.write_bytes(made.to_bytes())
