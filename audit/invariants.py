@@ -42,6 +42,19 @@ Waiving (`audit.waivers`)
                                 … and neither refused nor revoked before
     waived-in-time              … at an instant in its half-open interval
 
+What is in force (`audit.basis`)
+    decision-under-policy       gate.decided: by the policy that was last put in force before
+    decision-under-reference    … and by the reference data that was last recorded before
+    decision-under-shadow       … and beside the policy that is tried in the shadow, if there is one
+    policy-needs-bundle         policy.activated without a bundle: number 0, and before any bundle
+    policy-number-grows         … with one: its number is greater than that in force
+    policy-signed-by-two        … two different maintainers signed it
+    policy-by-officer           … and a person with the role officer put it in force
+    policy-rollback-is-said     … a policy that was left comes back only where the bundle says so
+    rejection-keeps-policy      policy.rejected: the policy that was in force stays
+    reference-starts-shipped    reference.recorded: first what ships, by the service
+    reference-by-officer        … every other row by a person with the role officer
+
 Running (`audit.consent`, `audit.lineage`)
     dispatch-needs-request      run.dispatching: its job was submitted before
     dispatch-needs-decision     … and decided on, at stage train
@@ -86,6 +99,7 @@ given after it was the latest. One person fills one place, also when they approv
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from audit.basis import Basis
 from audit.consent import Consent, Subject
 from audit.event import Event, EventKind, resource_parts
 from audit.lineage import Lineage
@@ -116,12 +130,13 @@ class Invariants:
         self._consent = consent = Consent(self._violate)
         self._lineage = lineage = Lineage(self._violate)
         self._waivers = waivers = Waivers(self._violate, consent)
+        basis = Basis(self._violate, consent)
         self._handlers: dict[EventKind, tuple[Callable[[Event, Subject], object], ...]] = {
             EventKind.PRINCIPAL_CREATED: (consent.admit,),
             EventKind.DATASET_REGISTERED: (lineage.register,),
             EventKind.BASE_MODEL_REGISTERED: (lineage.register,),
             EventKind.JOB_SUBMITTED: (consent.ask, lineage.submit),
-            EventKind.GATE_DECIDED: (consent.decide,),
+            EventKind.GATE_DECIDED: (consent.decide, basis.decide),
             EventKind.APPROVAL_GIVEN: (consent.approve,),
             EventKind.APPROVAL_REFUSED: (consent.withdraw,),
             EventKind.APPROVAL_EXPIRED: (consent.withdraw,),
@@ -130,6 +145,9 @@ class Invariants:
             EventKind.WAIVER_APPROVED: (waivers.approve,),
             EventKind.WAIVER_REFUSED: (waivers.close,),
             EventKind.WAIVER_REVOKED: (waivers.close,),
+            EventKind.REFERENCE_RECORDED: (basis.record,),
+            EventKind.POLICY_ACTIVATED: (basis.activate,),
+            EventKind.POLICY_REJECTED: (basis.reject,),
             EventKind.RUN_DISPATCHING: (self._check_dispatch, lineage.dispatch),
             EventKind.RUN_STARTED: (lineage.follow,),
             EventKind.RUN_OBSERVED: (lineage.follow,),

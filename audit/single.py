@@ -25,6 +25,7 @@ MODULES = (
     "consent",
     "lineage",
     "waivers",
+    "basis",
     "invariants",
     "report",
     "verify",

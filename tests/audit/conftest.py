@@ -233,10 +233,37 @@ class World:
         resource = f"deployment:{self.deployment}"
         return self.event("deployment.activated", resource, **{**data, **changes})
 
+    def enforced(self, policy="policy", **changes):
+        data = {
+            "policy": self.document(policy),
+            "bundle": None,
+            "number": 0,
+            "mode": "enforce",
+            "signers": [],
+        }
+        return self.by_service("policy.activated", f"policy:{make_id('pol', 1)}", data | changes)
+
+    def referenced(self, reference="reference", **changes):
+        data = {
+            "table": "all",
+            "key": "shipped",
+            "row": self.document(reference),
+            "document": None,
+            "reference": self.document(reference),
+        }
+        resource = f"reference:{make_id('ref', 1)}"
+        return self.by_service("reference.recorded", resource, data | changes)
+
+    def by_service(self, action, resource, data):
+        event = self.event(action, resource, **data)
+        return replace(event, actor=Actor("service", "placet", "internal"))
+
     def prologue(self):
         """The people, the data set and the base model that every story needs."""
         return [
             self.started(),
+            self.enforced(),
+            self.referenced(),
             self.created(self.submitter, "submitter"),
             self.created(self.officer, "officer", "dpo", "admin"),
             self.created(self.second, "officer"),
@@ -255,7 +282,7 @@ class World:
         ]
 
     def story(self):
-        """An allowed story of 18 entries, from the first one to a deployment."""
+        """An allowed story of 20 entries, from the first one to a deployment."""
         return [
             *self.prologue(),
             self.submitted(),

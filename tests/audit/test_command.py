@@ -29,7 +29,7 @@ def export(world, tmp_path):
     """Write the export of the first `size` entries of the world's story; return its path."""
     entries = world.entries(world.story())
 
-    def write(size=18, **options):
+    def write(size=20, **options):
         path = tmp_path / f"export-{size}.zip"
         path.write_bytes(world.export(entries[:size], **options))
         return path
@@ -149,8 +149,8 @@ class TestState:
         assert run(capsys, export(9), *options)[0] == 0
         assert run(capsys, export(7), *options)[0] == 1
         assert load_remembered(state).size == 9
-        assert run(capsys, export(18), *options)[0] == 0
-        assert load_remembered(state).size == 18
+        assert run(capsys, export(20), *options)[0] == 0
+        assert load_remembered(state).size == 20
         assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
     def test_nothing_is_remembered_of_what_is_not_trusted(self, export, tmp_path, capsys):

@@ -83,6 +83,15 @@ def one_of_each(world, ids):
             checkpoint_size=12,
             recipient_kind="auditor",
         ),
+        world.referenced(document=DIGEST),
+        world.enforced(bundle=DIGEST, number=7, signers=["maintainer-a+0a1b2c3d"]),
+        world.event(
+            "policy.rejected",
+            f"policy:{ids('pol', 2)}",
+            bundle=DIGEST,
+            reason_code="quorum",
+            still=DIGEST,
+        ),
         world.event(
             "request.refused",
             f"job:{job}@3",

@@ -101,9 +101,9 @@ class TestAccepts:
     def test_any_zip_tool_reads_an_export(self, world):
         with zipfile.ZipFile(io.BytesIO(world.export_story())) as archive:
             assert archive.testzip() is None
-            assert "tile/entries/000.p/18" in archive.namelist()
+            assert "tile/entries/000.p/20" in archive.namelist()
             lines = archive.read("entries.ndjson").split(b"\n")[:-1]
-        assert [json.loads(line)["index"] for line in lines] == list(range(18))
+        assert [json.loads(line)["index"] for line in lines] == list(range(20))
 
 
 class TestTrust:
@@ -190,7 +190,7 @@ class TestRemembered:
     def head(self, world, entries, size):
         return Checkpoint(world.origin, size, root([leaf_hash(entry) for entry in entries[:size]]))
 
-    @pytest.mark.parametrize("size", [0, 1, 5, 8, 18])
+    @pytest.mark.parametrize("size", [0, 1, 5, 8, 20])
     def test_an_extension_is_consistent(self, world, check, size):
         entries = world.entries(world.story())
         remembered = self.head(world, entries, size)
@@ -201,9 +201,9 @@ class TestRemembered:
 
     def test_a_cut_tail_is_seen(self, world, check):
         entries = world.entries(world.story())
-        remembered = self.head(world, entries, 18)
+        remembered = self.head(world, entries, 20)
 
-        report = check(world.export(entries[:17]), world.vkey, remembered=remembered)
+        report = check(world.export(entries[:19]), world.vkey, remembered=remembered)
 
         assert (outcome(report, "L3"), report.exit_code) == ("fail", Exit.TAMPERED)
 
@@ -256,7 +256,7 @@ class TestInsider:
         assert (outcome(report, "L1"), outcome(report, "L2")) == ("fail", "pass")
         assert report.exit_code == Exit.TAMPERED
 
-    @pytest.mark.parametrize("tile", ["tile/0/000.p/18", "tile/entries/000.p/18"])
+    @pytest.mark.parametrize("tile", ["tile/0/000.p/20", "tile/entries/000.p/20"])
     def test_tiles_must_lead_to_the_root(self, world, check, tile):
         def change(contents):
             return {**contents, tile: contents[tile][:-1] + b"?"}
@@ -268,7 +268,7 @@ class TestInsider:
 
     def test_a_bundle_of_entries_that_cannot_be_cut_is_malformed(self, world, check):
         def change(contents):
-            tile = "tile/entries/000.p/18"
+            tile = "tile/entries/000.p/20"
             return {**contents, tile: b"\xff" + contents[tile][1:]}
 
         report = check(self.resigned(world, world.export_story(), change), world.vkey)
@@ -288,7 +288,7 @@ class TestInsider:
     def test_the_tree_needs_exactly_its_tiles(self, world, check):
         for change in (
             lambda contents: {**contents, "tile/1/000.p/1": b"\0" * 32},
-            lambda contents: {n: c for n, c in contents.items() if n != "tile/0/000.p/18"},
+            lambda contents: {n: c for n, c in contents.items() if n != "tile/0/000.p/20"},
             lambda contents: {n: c for n, c in contents.items() if n != "VERIFY.txt"},
         ):
             report = check(self.resigned(world, world.export_story(), change), world.vkey)
@@ -356,9 +356,9 @@ class TestStory:
 
         assert report.exit_code == Exit.TAMPERED
         assert [(each.index, each.rule) for each in report.violations] == [
-            (7, "dispatch-needs-decision")
+            (9, "dispatch-needs-decision")
         ]
-        assert "entry 7: dispatch-needs-decision" in to_text(report)
+        assert "entry 9: dispatch-needs-decision" in to_text(report)
 
     def test_a_malformed_entry_is_named(self, world, check):
         entries = [*world.entries([world.started()]), b"not json", b"nor this"]
@@ -475,7 +475,7 @@ class TestTampering:
     def test_another_checkpoint_of_the_same_log(self, world, check):
         entries = world.entries(world.story())
         data = world.export(entries)
-        for size in range(18):
+        for size in range(20):
             other = world.checkpoint(entries, size)
             assert check(replaced(data, checkpoint=other), world.vkey).exit_code != 0
 
@@ -499,7 +499,7 @@ class TestTampering:
 
     def test_a_manifest_of_another_export_of_the_same_log(self, world, check):
         entries = world.entries(world.story())
-        data, older = world.export(entries), world.export(entries[:17])
+        data, older = world.export(entries), world.export(entries[:19])
         with zipfile.ZipFile(io.BytesIO(older)) as archive:
             swap = {name: archive.read(name) for name in ("manifest.json", ENVELOPE)}
 
@@ -511,7 +511,7 @@ class TestTampering:
     def test_tampering_is_named_by_level(self, world, check):
         """An operator who signs again with the real key is still caught by what must agree."""
         entries = world.entries(world.story())
-        lying = world.checkpoint([*entries[:17], entries[0]])
+        lying = world.checkpoint([*entries[:19], entries[0]])
 
         report = check(world.export(entries, checkpoint=lying), world.vkey)
 
@@ -520,7 +520,7 @@ class TestTampering:
 
     def test_a_broken_tree_is_not_called_an_extension(self, world, check):
         entries = world.entries(world.story())
-        lying = world.checkpoint([*entries[:17], entries[0]])
+        lying = world.checkpoint([*entries[:19], entries[0]])
         remembered = Checkpoint(world.origin, 0, EMPTY_ROOT)
 
         report = check(world.export(entries, checkpoint=lying), world.vkey, remembered=remembered)
