@@ -11,6 +11,7 @@ never guessed, so that the rules which need it are unknown and the gate denies.
 """
 
 import datetime as dt
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -86,6 +87,11 @@ def closure(tags: list[str], reference: Reference) -> frozenset[str] | None:
 
     `health.fr.hds` implies `art9.health`, which implies `pd.basic`; `personal` is `pd.basic`.
     """
+    return _closure(tuple(tags), reference)
+
+
+@functools.lru_cache(maxsize=1024)
+def _closure(tags: tuple[str, ...], reference: Reference) -> frozenset[str] | None:
     found: set[str] = set()
     todo = list(tags)
     while todo:

@@ -6,6 +6,7 @@ Look-ups are by exact id, never by prefix: `EU-WEST-LZ-ZRH` starts with "EU" and
 """
 
 import datetime as dt
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +45,16 @@ class Setting:
 
 def place(setting: Setting, at: Mapping[str, Any]) -> Facts:
     """Derive the facts of the place that `at` names with provider, service and region."""
+    found = _place(setting, at.get("provider"), at.get("service"), at.get("region"))
+    return {name: dict(v) if isinstance(v, dict) else v for name, v in found.items()}
+
+
+@functools.lru_cache(maxsize=2048)
+def _place(
+    setting: Setting, provider: str | None, service: str | None, region: str | None
+) -> Facts:
+    """Derive a place once: it depends on nothing but these, and jobs share places."""
+    at = {"provider": provider, "service": service, "region": region}
     found = location(setting, at)
     exposure = us_exposure(setting, at)
     if exposure is not None:

@@ -119,21 +119,31 @@ class Reference:
 
     def members(self, name: str, on: dt.date) -> frozenset[str]:
         """Return the countries of a set (`eu`, `eea`, `hds_territory`) in force on a day."""
-        return frozenset(
-            country
-            for row in self.rows("country_sets")
-            if row["set"] == name and in_force(row, on)
-            for country in row["members"]
-        )
+        return _members(self, name, on)
 
     def adequacy(self, country: str, on: dt.date) -> str:
         """Return the scope of the adequacy decision for a country: general, conditional, none."""
-        scopes = {
-            str(row["scope"])
-            for row in self.rows("adequacy")
-            if row["country"] == country and in_force(row, on)
-        }
-        return "general" if "general" in scopes else next(iter(scopes), "none")
+        return _adequacy(self, country, on)
+
+
+@functools.lru_cache(maxsize=512)
+def _members(reference: Reference, name: str, on: dt.date) -> frozenset[str]:
+    return frozenset(
+        country
+        for row in reference.rows("country_sets")
+        if row["set"] == name and in_force(row, on)
+        for country in row["members"]
+    )
+
+
+@functools.lru_cache(maxsize=512)
+def _adequacy(reference: Reference, country: str, on: dt.date) -> str:
+    scopes = {
+        str(row["scope"])
+        for row in reference.rows("adequacy")
+        if row["country"] == country and in_force(row, on)
+    }
+    return "general" if "general" in scopes else next(iter(scopes), "none")
 
 
 @functools.lru_cache(maxsize=8)
