@@ -321,6 +321,16 @@ class World:
         path = f"/v1/jobs/{job['id']}/approvals"
         return self.post(path, who, {"outcome": "given"}, seen=job["version"])
 
+    def request_waiver(self, job: Mapping[str, Any], who: str = "ada", **changes: Any) -> Any:
+        """Ask for a waiver of the rule that a budget of 0 violates."""
+        body = {
+            "rule": "budget.limit",
+            "reason": "the grant arrives on Monday",
+            "ticket": "GRC-1042",
+            "expires_at": "2026-12-07T00:00:00Z",
+        }
+        return self.post(f"/v1/jobs/{job['id']}/waivers", who, body | changes)
+
     def approved_job(self, **changes: Any) -> dict[str, Any]:
         job = self.submit(**changes)
         for officer in ("olaf", "omar"):

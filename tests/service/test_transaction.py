@@ -144,6 +144,7 @@ def test_raw_sql_cannot_change_a_row_on_an_entry_that_is_in_the_log(world, wired
 
 def test_deleting_is_refused_by_every_table(world, wired):
     world.active_deployment()
+    world.request_waiver(world.submit(budget_cents=0))
     wired.ledger.sequence()
     wired.ledger.publish()
     world.post("/v1/exports", "vera", {"recipient": "auditor"})
