@@ -63,18 +63,18 @@ def test_a_stricter_rule_is_named_with_every_decision_it_stops(policy, replayed)
 
 def test_a_missing_rule_is_seen_as_not_asked(policy, replayed, judge, base):
     facts = base("public")
-    facts["compute"]["gpus"] = 8
+    facts["cost"] = {"estimate_cents": 2000, "budget_cents": 1000}
     record = judge(facts).record
 
-    changes = replayed(without(policy, "scope.gpus"), [record])
+    changes = replayed(without(policy, "budget.limit"), [record])
     found = summary(changes)
 
     assert (changes[0].before, changes[0].direction) == ("deny", "milder")
     assert found["from_deny"] == 1
-    (rule,) = [one for one in found["rules"] if one["rule"] == "scope.gpus"]
+    (rule,) = [one for one in found["rules"] if one["rule"] == "budget.limit"]
     assert rule["outcomes"] == [{"before": "violated", "after": "not_asked", "count": 1}]
     assert rule["verdicts"] == 1
-    assert found["list"][0]["rules"][0]["rule"] == "scope.gpus"
+    assert found["list"][0]["rules"][0]["rule"] == "budget.limit"
 
 
 def test_an_empty_candidate_denies_everything(policy, replayed):
