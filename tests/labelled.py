@@ -1,8 +1,8 @@
 """The labelled set for detection: made-up values with valid check digits in hand-written sentences.
 
 `rows(half)` is deterministic: the two halves differ in seed, in sentences and in the values drawn.
-Each row is `{"id", "language", "text", "labels": {detector: count}}`; a row without labels is a hard
-negative. Values are written plainly or with what hides them from a naive pattern: full-width
+Each row is `{"id", "language", "text", "labels": {detector: count}}`; a row without labels is a
+hard negative. Values are written plainly or with what hides them from a naive pattern: full-width
 digits, zero-width characters, no-break spaces, a space after every character.
 
     PLACET_GOLDEN=1 pytest tests/service/detection/test_labelled.py     writes the files again
@@ -11,7 +11,9 @@ digits, zero-width characters, no-break spaces, a space after every character.
 import json
 import random
 import string
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import date, timedelta
 from importlib import import_module
 from pathlib import Path
@@ -53,11 +55,45 @@ _MONTHS = {
     "en": "January February March April May June July August September October November December",
     "fr": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
     "de": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
-    "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
-    "pt": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+    "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre"
+    " noviembre diciembre",
+    "pt": "janeiro fevereiro março abril maio junho julho agosto setembro outubro"
+    " novembro dezembro",
     "pl": "stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października"
     " listopada grudnia",
 }
+
+
+@dataclass
+class Score:
+    """Hits that were right, wrong and missed, of one detector or category."""
+
+    right: int = 0
+    wrong: int = 0
+    missed: int = 0
+
+    @property
+    def precision(self) -> float:
+        return self.right / max(1, self.right + self.wrong)
+
+    @property
+    def recall(self) -> float:
+        return self.right / max(1, self.right + self.missed)
+
+
+def scores(
+    made: list[dict[str, Any]], counts_of: Callable[[dict[str, Any]], Mapping[str, int]]
+) -> dict[str, Score]:
+    """Compare what somebody counts in each row with its labels, by detector."""
+    found: defaultdict[str, Score] = defaultdict(Score)
+    for row in made:
+        counts, labels = counts_of(row), row["labels"]
+        for name in {*counts, *labels}:
+            got, wanted = counts.get(name, 0), labels.get(name, 0)
+            found[name].right += min(got, wanted)
+            found[name].wrong += max(0, got - wanted)
+            found[name].missed += max(0, wanted - got)
+    return dict(sorted(found.items()))
 
 
 def templates() -> dict[str, Any]:
@@ -85,7 +121,7 @@ def _made(half: str, chance: random.Random) -> Iterator[dict[str, Any]]:
         own = texts[half][language]
         for kind, repeats in REPEATS.items():
             for sentence in own[kind] * repeats:
-                value = hidden(VALUES[kind](chance, language), chance, spread=kind in {"iban"})
+                value = hidden(VALUES[kind](chance, language), chance, spread=kind == "iban")
                 name = kind.removesuffix("_national")
                 yield _row(language, sentence.format(v=value), {name: 1})
         for sentence in own["health"]:

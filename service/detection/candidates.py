@@ -7,7 +7,7 @@ in the text.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 RUN = re.compile(r"[0-9](?:[ .\-/]{0,2}[0-9])+")
@@ -74,18 +74,33 @@ def region(text: str, run: re.Match[str]) -> Region:
     return Region(start, after.end() if after else end, spread=False)
 
 
-def candidates(text: str, found: Region) -> Iterator[Candidate]:
-    """Yield every way to read a number in a region, longer ones first at each place."""
+def candidates(text: str, found: Region, wanted: Container[int]) -> Iterator[Candidate]:
+    """Yield every way to read a number in a region, longer ones first at each place.
+
+    Args:
+        text: the text.
+        found: the region.
+        wanted: how many figures a number may have.
+    """
     if found.spread:
         yield from _spread(text, found)
         return
-    pieces = [piece.span() for piece in _PIECE.finditer(text, found.start, found.end)]
-    for first, (start, _) in enumerate(pieces):
-        for last in range(min(len(pieces), first + MAX_PIECES), first, -1):
-            end = pieces[last - 1][1]
-            if end - start > MAX_CHARACTERS + MAX_PIECES:
-                continue
-            yield _candidate(text, start, end)
+    pieces = [
+        (*piece.span(), sum(map(str.isdigit, piece[0])))
+        for piece in _PIECE.finditer(text, found.start, found.end)
+    ]
+    for first, (start, _, _) in enumerate(pieces):
+        ends: list[tuple[int, int]] = []
+        digits = 0
+        for _, end, figures in pieces[first : first + MAX_PIECES]:
+            digits += figures
+            if digits > MAX_CHARACTERS or end - start > MAX_CHARACTERS + MAX_PIECES:
+                break
+            if digits in wanted:
+                ends.append((end, digits))
+        for end, digits in reversed(ends):
+            packed = text[start:end].replace(" ", "")
+            yield Candidate(packed, start, end, digits, _touches(text, start, end))
 
 
 def _spread(text: str, found: Region) -> Iterator[Candidate]:
@@ -101,12 +116,6 @@ def _spread(text: str, found: Region) -> Iterator[Candidate]:
                 yield Candidate(kept, start, end, digits, is_attached=False)
         if text[start : start + 1].isdigit():
             return
-
-
-def _candidate(text: str, start: int, end: int) -> Candidate:
-    packed = text[start:end].replace(" ", "")
-    digits = sum(map(str.isdigit, packed))
-    return Candidate(packed, start, end, digits, _touches(text, start, end))
 
 
 def _touches(text: str, start: int, end: int) -> bool:

@@ -19,6 +19,7 @@ from service.detection.lists import other_number, pattern_of, rows, table
 from service.detection.result import shape_of
 
 _BEFORE, _AFTER, _CLOSE_BEFORE = 60, 30, 32
+_STRETCH = 32  # at least as long as a candidate
 _IBAN_HEAD = re.compile(r"([a-z])[ ]?([a-z])[ \-]?\Z")
 
 
@@ -43,20 +44,43 @@ class Kind:
     is_valid: Callable[[str], bool]
     named: re.Pattern[str]
 
+    def counts_unnamed(self, found: Candidate, language: str | None) -> bool:
+        """Say whether it may count where no word names it; cheap, before anything else."""
+        if self.strength is Strength.STRONG:
+            return True
+        if found.is_attached or self.strength is Strength.NAMED:
+            return False
+        return self.strength is Strength.MEDIUM or language in self.languages
+
 
 @dataclass(frozen=True)
 class Judge:
     """Decides which kind of number a candidate is, if any."""
 
     by_digits: Mapping[int, tuple[Kind, ...]]
+    named: re.Pattern[str]
     other: re.Pattern[str]
 
-    def hit(self, text: str, row: Row, found: Candidate) -> Hit | None:
-        """Return the best kind that a candidate is, or None."""
+    def hit(self, text: str, row: Row, found: Candidate, words: dict[int, bool]) -> Hit | None:
+        """Return the best kind that a candidate is, or None.
+
+        Args:
+            text: the block.
+            row: the row that the candidate stands in.
+            found: the candidate.
+            words: what is known already about the words of this region, by stretch; grows.
+        """
+        stretch = found.start // _STRETCH
+        if stretch not in words:
+            first = max(row.start, stretch * _STRETCH - _BEFORE)
+            last = min(row.end, (stretch + 2) * _STRETCH + _AFTER)
+            words[stretch] = self.named.search(text, first, last) is not None
         kinds = [
             kind
             for kind in self.by_digits.get(found.digits, ())
-            if kind.form.fullmatch(found.text) and kind.is_valid(found.text)
+            if (words[stretch] or kind.counts_unnamed(found, row.language))
+            and kind.form.fullmatch(found.text)
+            and kind.is_valid(found.text)
         ]
         if not kinds:
             return None
@@ -81,12 +105,10 @@ def _rank(kind: Kind, found: Candidate, near: str, language: str | None, *, is_o
         return 8 + kind.strength
     if kind.strength is Strength.STRONG:
         return 4 + kind.strength
-    if is_other or found.is_attached or kind.strength is Strength.NAMED:
+    if is_other or not kind.counts_unnamed(found, language):
         return 0
     speaks = language in kind.languages
-    if kind.strength is Strength.MEDIUM:
-        return 2 + speaks
-    return 1 if speaks else 0
+    return 2 + speaks if kind.strength is Strength.MEDIUM else 1
 
 
 @functools.cache
@@ -119,6 +141,9 @@ def judge() -> Judge:
         by_digits.setdefault(digits, []).append(paid)
     return Judge(
         by_digits={digits: tuple(kinds) for digits, kinds in by_digits.items()},
+        named=pattern_of(
+            [*card["words"], *(w for row in rows("identifiers") for w in row["words"])]
+        ),
         other=other_number(),
     )
 

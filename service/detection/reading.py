@@ -157,6 +157,11 @@ def _check_length(line: bytes, number: int) -> None:
         raise FormatError(f"line {number}: is longer than {MAX_LINE_BYTES} bytes; split it")
 
 
+def _check_text(line: bytes, number: int) -> None:
+    if b"\0" in line:
+        raise FormatError(f"line {number}: holds NUL bytes, so it is no text")
+
+
 def _decoded(line: bytes) -> tuple[str, bool]:
     """Return text, and whether it was UTF-8; else it is read as Windows-1252, never dropped."""
     try:
@@ -177,6 +182,7 @@ class _CsvLines:
         while line := self._stream.readline(MAX_LINE_BYTES + 1):
             self._number += 1
             _check_length(line, self._number)
+            _check_text(line, self._number)
             self.size += len(line)
             text, is_utf8 = _decoded(line.removeprefix(_BOM) if self._number == 1 else line)
             self.is_utf8 = self.is_utf8 and is_utf8
@@ -224,8 +230,7 @@ def _feed_text(stream: Lines, scanner: Scanner) -> None:
     number, carried, continues, is_fresh = 1, b"", False, False
     while chunk := stream.readline(PIECE_BYTES):
         line, fresh = carried + chunk, len(chunk)
-        if b"\0" in chunk:
-            raise FormatError(f"line {number}: holds NUL bytes, so it is no text")
+        _check_text(chunk, number)
         ends = chunk.endswith(b"\n")
         cut = len(line) if ends else _cut(line)
         if scanner.draws(number):

@@ -185,6 +185,9 @@ def _numbers(text: str, row: Row, run: re.Match[str]) -> Iterator[Hit]:
     start, end = run.span()
     if hit := iban_at(text, row, start):
         yield hit
+        rest = RUN.search(text, hit.end, max(hit.end, end))
+        if rest is not None:
+            yield from _numbers(text, row, rest)
         return
     found = region(text, run)
     if found.spread and (hit := _spread_iban(text, row, found)):
@@ -194,10 +197,11 @@ def _numbers(text: str, row: Row, run: re.Match[str]) -> Iterator[Hit]:
         return
     done = 0
     known = judge()
-    for candidate in candidates(text, found):
-        if candidate.start < done or candidate.digits not in known.by_digits:
+    words: dict[int, bool] = {}
+    for candidate in candidates(text, found, known.by_digits):
+        if candidate.start < done:
             continue
-        if hit := known.hit(text, row, candidate):
+        if hit := known.hit(text, row, candidate, words):
             done = hit.end
             yield hit
     if not done and end - start >= _MIN_FIGURES:
