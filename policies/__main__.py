@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from policies.cases import CASE_SITE, run_cases, uncovered
+from policies.commands import bundle
 from policies.decision import GateError
 from policies.evaluator import default_evaluator
 from policies.facts import FactsError, parse_facts
@@ -53,6 +54,7 @@ def _add(commands: Any) -> None:
             command.add_argument("--site-country", help="country of own-site, for a what-if")
         if name in ("show", "decide"):
             command.add_argument("--language", choices=LANGUAGES, default="en")
+    bundle.add(commands)
 
 
 def handle_policy(options: argparse.Namespace) -> int:
@@ -163,7 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run `python -m policies`."""
     parser = argparse.ArgumentParser(prog="python -m policies", description="The gate's rules.")
     _add(parser.add_subparsers(dest="policy_command", required=True))
-    return handle_policy(parser.parse_args(arguments))
+    options = parser.parse_args(arguments)
+    return int(options.handler(options))
 
 
 if __name__ == "__main__":

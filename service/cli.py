@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
-from service.commands import operations, policy, team
+from service.commands import operations, policy, policy_acts, team
 from service.commands.errors import CommandError, Status
 from service.commands.grammar import Subparsers, held_by
 
@@ -106,8 +106,10 @@ def _mount(commands: Subparsers, name: str, text: str, chosen: str) -> None:
     if name == "verify":
         parser.add_argument("--replay", action="store_true", help=_REPLAY_HELP)
         parser.set_defaults(handler="verifying:verify", extra="")
-    else:
-        policy.add_commands(held_by(commands.choices[name]))
+    elif name == "policy":
+        inner = held_by(commands.choices[name])
+        policy.add_commands(inner)
+        policy_acts.add_commands(inner)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -292,6 +292,36 @@ def _reference(subparsers: Subparsers) -> None:
     commands = group_of(subparsers, "reference", "reference data: what the rules rest on")
     parser = remote(
         commands,
+        "list",
+        "list the tables in force, or the rows of one with key, origin and author",
+        handler="reference:listed",
+        examples="placet reference list\nplacet reference list certificates --json",
+    )
+    parser.add_argument("table", nargs="?", metavar="TABLE", help="one table, for instance prices")
+    parser = remote(
+        commands,
+        "record",
+        "put a row of our own in force: a certificate, a price, a site, an attestation",
+        handler="reference:record",
+        examples="placet reference record prices price.yaml\n"
+        "placet reference record certificates hds.yaml --document hds-2026.pdf",
+    )
+    parser.add_argument("table", metavar="TABLE", help="the table, for instance certificates")
+    parser.add_argument("file", type=Path, metavar="FILE", help="the row, YAML or JSON")
+    parser.add_argument("--document", type=Path, metavar="FILE", help="what the row rests on")
+    parser.add_argument("--reason", default="", help="why; kept sealed beside the log")
+    parser = remote(
+        commands,
+        "withdraw",
+        "take away what is in force under a key: our own row, else the shipped one",
+        handler="reference:withdraw",
+        examples="placet reference withdraw prices ovhcloud/l40s-1-gpu/EUR --reason 'offer ended'",
+    )
+    parser.add_argument("table", metavar="TABLE", help="the table, for instance prices")
+    parser.add_argument("key", metavar="KEY", help="the row's key, as `list` shows it")
+    parser.add_argument("--reason", default="", help="why; kept sealed beside the log")
+    parser = remote(
+        commands,
         "expiring",
         "list certificates that end soon, with the jobs and deployments that rest on them",
         handler="expiring:expiring",
