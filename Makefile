@@ -18,10 +18,10 @@ MODEL := $(CACHE)/smollm2-135m-instruct
 
 export PLACET_BASE_MODEL ?= $(abspath $(MODEL))
 
-.PHONY: help setup demo test lint type pytest golden build check clean distclean
+.PHONY: help setup demo test lint type pytest golden bench-gate build check clean distclean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ready $(MODEL)/config.json ## Make .venv and the small base model, if they are not there
 
@@ -46,6 +46,13 @@ pytest: $(VENV)/.ready $(MODEL)/config.json ## Run the tests only
 
 golden: $(VENV)/.ready ## Rewrite the golden files; look at the difference before committing
 	PLACET_GOLDEN=1 $(BIN)/python -m pytest -q -m "not e2e and not model" -p no:randomly
+
+# The wheel says it wants a newer Python, but its library works with any; see tests/bench/gate/README.md.
+bench-gate: $(VENV)/.ready ## Measure decisions and replay, beside OPA as a library
+	@ls .cache/opa/*.whl >/dev/null 2>&1 || $(BIN)/python -m pip download -q --no-deps \
+		--disable-pip-version-check --python-version 3.14 --only-binary=:all: -d .cache/opa \
+		opa-golib-python-bindings==0.4.4
+	$(BIN)/python tests/bench/gate/bench.py --opa .cache/opa
 
 build: $(VENV)/.ready ## Build the wheel and the source archive into dist/
 	$(BIN)/python -m build --no-isolation
