@@ -18,7 +18,7 @@ from typing import Any
 
 from policies.duties import duties, purpose
 from policies.estimate import estimate
-from policies.places import Facts, Setting, place
+from policies.places import Facts, Setting, hds, place, secnumcloud
 from policies.reference import SITE_PROVIDER, Reference
 
 VERSION = "placet.derive/2"
@@ -70,7 +70,8 @@ def derive(facts: Mapping[str, Any], reference: Reference, at: dt.datetime) -> F
     }
     found["budget"] |= room(facts, found["estimate"])
     found["duties"] = duties(facts, data, third_party=found["chain"].get("third_party"))
-    found["certificates"] = certificates(setting, found) if data else {}
+    if "french_health" in data:
+        found["certificates"] = certificates(setting, facts)
     return {name: value for name, value in found.items() if value}
 
 
@@ -187,7 +188,7 @@ def dataset(setting: Setting, item: Mapping[str, Any]) -> Facts:
 
 def _by_severity(tags: frozenset[str], reference: Reference) -> Facts:
     """Count undeclared tags by what the vocabulary says of a tag that was not declared."""
-    severe = sum(reference.categories[tag]["when_undeclared"] == "deny" for tag in tags)
+    severe = sum(reference.categories[tag].get("when_undeclared", "deny") == "deny" for tag in tags)
     return {
         "undeclared_categories": len(tags),
         "undeclared_severe": severe,
@@ -195,10 +196,13 @@ def _by_severity(tags: frozenset[str], reference: Reference) -> Facts:
     }
 
 
-def _places(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """List every place that the facts name."""
-    single = [facts.get("deploy" if facts.get("stage") == "deploy" else "compute") or {}]
-    return [*single, *(facts.get("datasets") or ()), *(facts.get("storage") or ())]
+def _places(facts: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
+    """List every place that the facts name; None while a part of the chain is not stated."""
+    single = facts.get("deploy" if facts.get("stage") == "deploy" else "compute")
+    datasets, storage = facts.get("datasets"), facts.get("storage")
+    if single is None or datasets is None or storage is None:
+        return None
+    return [single, *datasets, *storage]
 
 
 def chain(facts: Mapping[str, Any]) -> Facts:
@@ -212,12 +216,39 @@ def chain(facts: Mapping[str, Any]) -> Facts:
     uses, storage = (facts.get("job") or {}).get("uses"), facts.get("storage")
     if uses is not None and storage is not None:
         found["missing_places"] = len(set(uses) - {item.get("role") for item in storage})
-    providers = [item.get("provider") for item in _places(facts)]
-    if None not in providers:
-        others = {name for name in providers if name != SITE_PROVIDER}
-        found["providers"] = len(others)
-        found["third_party"] = bool(others)
-    return found
+    places = _places(facts)
+    if places is None or any(place.get("provider") is None for place in places):
+        return found
+    others = {place["provider"] for place in places} - {SITE_PROVIDER}
+    return found | {"providers": len(others), "third_party": bool(others)}
+
+
+def certificates(setting: Setting, facts: Mapping[str, Any]) -> Facts:
+    """Count the certificates that the decision rests on, and those that end soon.
+
+    `relied` counts valid certificates over all places; `expiring` those with fewer days left than
+    the threshold `certificate_warning_days`; `expiring_days` is what the first to end has left.
+    Absent while a place, or what kind of data goes there, is not known.
+    """
+    threshold = setting.reference.thresholds.get("certificate_warning_days")
+    places = _places(facts)
+    if threshold is None or places is None:
+        return {}
+    asked = [
+        scheme(setting, place)
+        for scheme, is_needed in (
+            (hds, setting.needs_hds),
+            (secnumcloud, setting.needs_secnumcloud),
+        )
+        if is_needed
+        for place in places
+    ]
+    if not all(asked):
+        return {}
+    valid = [found["days_left"] for found in asked if found["status"] == "valid"]
+    soon = sum(days < threshold["value"] for days in valid)
+    counted: Facts = {"relied": len(valid), "expiring": soon}
+    return counted | {"expiring_days": min(valid)} if valid else counted
 
 
 def dora(governance: Mapping[str, Any]) -> Facts:
@@ -242,28 +273,6 @@ def dora(governance: Mapping[str, Any]) -> Facts:
 
 def _paper(governance: Mapping[str, Any], reference: str) -> str:
     return "missing" if governance.get(reference) is None else "stated"
-
-
-def certificates(setting: Setting, derived: Mapping[str, Any]) -> Facts:
-    """Count the certificates that the decision rests on, and those that end soon.
-
-    `relied` counts valid certificates over all places; `expiring` those with fewer days left than
-    the threshold `certificate_warning_days`; `expiring_days` is what the first to end has left.
-    """
-    threshold = setting.reference.thresholds.get("certificate_warning_days")
-    if threshold is None:
-        return {}
-    single = [derived[name] for name in ("compute", "serving") if name in derived]
-    places = [*single, *derived["datasets"], *derived["storage"]]
-    valid = [
-        found["days_left"]
-        for item in places
-        for scheme in ("hds", "secnumcloud")
-        if (found := item.get(scheme, {})).get("status") == "valid"
-    ]
-    soon = sum(days < threshold["value"] for days in valid)
-    counted: Facts = {"relied": len(valid), "expiring": soon}
-    return counted | {"expiring_days": min(valid)} if valid else counted
 
 
 def compute(setting: Setting, item: Mapping[str, Any]) -> Facts:

@@ -132,6 +132,7 @@ def test_a_table_of_small_worlds_holds_what_the_design_says(judge, base):
             facts = base("special")
             facts["compute"] |= {"provider": provider, "region": region, "service": "ai-training"}
             facts["datasets"][0]["categories_declared"] = [kind]
+            facts["governance"] = {"processor_contract_reference": "DPA-1"}
             verdict = judge(facts).verdict
             assert verdict in ("deny", "require_approval")
             if verdict == "require_approval":
