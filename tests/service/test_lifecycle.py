@@ -2,6 +2,7 @@
 
 import json
 import os
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ from hypothesis.stateful import (
 from world import open_world
 
 from audit.event import EventKind
+from audit.invariants import Invariants
+from service.archive import load
+from service.clock import seconds
 from service.lifecycle import (
     DEPLOYMENT,
     JOB,
@@ -175,6 +179,30 @@ class JobsMachine(RuleBasedStateMachine):
         answer = self.world.ask("POST", f"/v1/jobs/{job['id']}/cancel", who, seen=job["version"])
         assert answer.status in {200, 404, 409}
 
+    @precondition(lambda self: self.jobs)
+    @rule(number=st.integers(0, 3), who=st.sampled_from(["ada", "olaf"]))
+    def ask_for_a_waiver(self, number, who):
+        ends_at = seconds(self.world.clock() + timedelta(hours=2))
+        body = {"rule": "budget.limit", "reason": "x", "ticket": "T-1", "expires_at": ends_at}
+        self.try_(who, f"/v1/jobs/{self.pick(number)['id']}/waivers", body, None)
+
+    @rule(
+        number=st.integers(0, 3),
+        who=st.sampled_from(["olaf", "omar", "both", "ada"]),
+        act=st.sampled_from(["approved", "approved", "approved", "refused", "revoked"]),
+    )
+    def sign(self, number, who, act):
+        found = self.world.get("/v1/waivers", "vera")["items"]
+        if not found:
+            return
+        waiver = found[number % len(found)]
+        path = f"/v1/waivers/{waiver['id']}"
+        if act == "revoked":
+            self.try_(who, f"{path}/revocation", {"reason": "x"}, None)
+        else:
+            body = {"outcome": act, "reason": "x"}
+            self.try_(who, f"{path}/decisions", body, waiver["version"])
+
     @rule()
     def work(self):
         self.world.worker.work()
@@ -189,7 +217,7 @@ class JobsMachine(RuleBasedStateMachine):
                     self.world.write_report(job)
                 self.world.engine.end(f"fake:{run['id']}", code)
 
-    @rule(hours=st.sampled_from([1, 80]))
+    @rule(hours=st.sampled_from([1, 3, 80]))
     def wait(self, hours):
         self.world.clock.advance(hours=hours)
 
@@ -198,6 +226,16 @@ class JobsMachine(RuleBasedStateMachine):
         entries = self.world.entries()
         for job_id in self.jobs:
             assert self.world.job(job_id, "vera")["state"] == replayed(entries, job_id)
+
+    @invariant()
+    def the_log_tells_an_allowed_story(self):
+        invariants = Invariants(self.world.wired.transactions.origin)
+        with self.world.wired.transactions.read() as session:
+            for index, entry in enumerate(self.world.entries()):
+                is_decision = entry.action == EventKind.GATE_DECIDED
+                record = load(session, entry.data["record"]) if is_decision else None
+                invariants.read(index, entry, record)
+        assert invariants.violations == []
 
     @invariant()
     def nothing_runs_that_was_not_dispatched_once(self):

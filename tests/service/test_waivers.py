@@ -9,15 +9,20 @@ import pytest
 from loopback import answering
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import select
+from world import open_world
 
+import service.installation
 from audit.verify import verify
 from policies.gate import decide, replay
+from policies.load import PACKS
 from policies.policy import Policy
 from policies.reference import Reference
 from policies.rule import Rule
-from service import cli, waivers
+from policies.waiver import Waiver
+from service import cli, hosting, runs, waivers
 from service.archive import load
 from service.log_tables import AuditEntry, SealedValue
+from service.serving import ServingState
 from service.tables import StoredDecision
 
 REASON = "Hannelore Zwiebelfisch waits for the grant"
@@ -234,8 +239,6 @@ class TestItsEnd:
         assert len(world.entries()) == size  # decided again once, not in every pass
 
     def test_the_dispatch_itself_checks_it(self, one):
-        from service import runs
-
         job, _ = waived_job(one, expires_at="2026-11-30T12:30:00Z")
         approved(one, job)
         one.clock.advance(minutes=30)
@@ -351,8 +354,6 @@ class TestExpiredEverywhere:
         # As of then it held, and a replay says so; as of now the same waiver counts for nothing.
         assert replay(record, policy, reference).identical
         document = json.loads(record)
-        from policies.waiver import Waiver
-
         held = [Waiver.from_document(each) for each in document["waivers"]]
         now = decide(
             Policy.from_bytes(policy),
@@ -646,8 +647,6 @@ class TestAtOnce:
         check_log(world)
 
     def test_a_dispatch_and_a_revocation_agree(self, world):
-        from service import runs
-
         job, waiver = waived_job(world)
         approved(world, job)
 
@@ -720,21 +719,102 @@ class TestCommand:
 
 
 class TestDeployments:
-    def test_no_shipped_rule_of_a_deployment_is_waivable(self, one):
-        deployment = one.request_deployment(oversight_contact="")
-        if deployment["state"] != "denied":
-            deployment = one.request_deployment(serves_public=True, notices={})
-        findings = {f["rule"]: f["outcome"] for f in deployment["decision"]["findings"]}
-        rule = next((rule for rule, outcome in findings.items() if outcome == "violated"), None)
-        assert rule, findings
+    @pytest.fixture
+    def lenient(self, tmp_path, monkeypatch):
+        """A world whose rule on oversight may be waived; the shipped one may not."""
+        first = open_world(made(tmp_path / "first"), f"sqlite:///{tmp_path / 'first.db'}")
+        policy = service.installation.load_policy((PACKS,))
+        first.wired.database.dispose()
+        rules = tuple(
+            Rule({**rule.document, "waivable": True}) if rule.id == "deploy.oversight" else rule
+            for rule in policy.rules
+        )
+        monkeypatch.setattr(
+            service.installation, "load_policy", lambda _: Policy(policy.packs, rules)
+        )
+        world = open_world(made(tmp_path / "second"), f"sqlite:///{tmp_path / 'second.db'}")
+        yield world
+        world.wired.database.dispose()
+
+    def waived(self, world, **changes):
+        """A deployment that nobody oversees, with a waiver that holds; return both."""
+        row = world.request_deployment(oversight_contact="")
+        assert (row["state"], outcomes(row)["deploy.oversight"]) == ("denied", "violated")
+        body = {"rule": "deploy.oversight", "reason": REASON, "ticket": "GRC-7"}
+        answer = world.ask(
+            "POST",
+            f"/v1/deployments/{row['id']}/waivers",
+            "ada",
+            body | {"expires_at": END, "category": "mitigated"} | changes,
+        )
+        assert answer.status == 201, answer.content
+        waiver = signed(world, answer.json)
+        row = self.read(world, row)
+        assert outcomes(row)["deploy.oversight"] == "waived"
+        for who in ("olaf", "omar"):
+            if row["state"] == "awaiting_approval":
+                row = world.approve_deployment(row, who)
+        assert row["state"] == "approved"
+        return row, waiver
+
+    def read(self, world, row):
+        return world.get(f"/v1/deployments/{row['id']}")
+
+    def test_a_waived_one_is_approved_and_activated_and_verifies(self, lenient):
+        row, _ = self.waived(lenient)
+        lenient.worker.work()
+        lenient.worker.work()
+        assert self.read(lenient, row)["state"] == "active"
+        check_log(lenient)
+
+    def test_revoked_before_it_starts_it_is_denied(self, lenient):
+        row, waiver = self.waived(lenient)
+        revoke(lenient, waiver)
+        lenient.worker.work()
+        assert self.read(lenient, row)["state"] == "denied"
+        assert not lenient.host.started
+
+    def test_ended_while_it_starts_it_is_not_activated(self, lenient):
+        row, _ = self.waived(lenient, expires_at="2026-11-30T12:30:00Z")
+        lenient.host.state = ServingState.STARTING
+        lenient.worker.work()
+        lenient.host.state = ServingState.READY
+        lenient.clock.advance(minutes=30)
+
+        hosting.advance(lenient.wired.deployments, row["id"])
+
+        assert self.read(lenient, row)["state"] == "denied"
+        lenient.worker.work()
+        assert lenient.host.stopped
+        check_log(lenient)
+
+    def test_revoked_while_it_answers_it_is_flagged(self, lenient):
+        row, waiver = self.waived(lenient)
+        lenient.worker.work()
+        lenient.worker.work()
+
+        after = revoke(lenient, waiver).json
+
+        assert after["needs_attention"] is True
+        row = self.read(lenient, row)
+        assert (row["state"], row["reason_code"]) == ("active", "waiver_revoked")
+
+    def test_the_shipped_rule_on_oversight_cannot_be_waived(self, one):
+        row = one.request_deployment(oversight_contact="")
+        assert outcomes(row)["deploy.oversight"] == "violated"
         answer = one.ask(
             "POST",
-            f"/v1/deployments/{deployment['id']}/waivers",
+            f"/v1/deployments/{row['id']}/waivers",
             "ada",
-            {"rule": rule, "reason": "x", "ticket": "T-1", "expires_at": END},
+            {"rule": "deploy.oversight", "reason": "x", "ticket": "T-1", "expires_at": END},
         )
         assert answer.status == 422
         assert "cannot be waived" in answer.problem["detail"]
+
+
+def made(folder):
+    folder.mkdir()
+    return folder
 
 
 def test_nothing_is_active_for_a_name_that_only_resembles(one):
