@@ -9,6 +9,7 @@ in the text.
 import re
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 RUN = re.compile(r"[0-9](?:[ .\-/]{0,2}[0-9])+")
 _LETTERS_BEFORE = re.compile(r"[a-z0-9]*\Z")
@@ -24,8 +25,7 @@ MAX_PIECES = 8
 MAX_CHARACTERS = 24
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A stretch of text without its blanks.
 
     Attributes:
@@ -33,14 +33,12 @@ class Candidate:
         start: where it begins in the text.
         end: where it ends in the text.
         digits: how many figures it has.
-        is_attached: whether letters, figures or marks touch it, as in `v2.4-12345678`.
     """
 
     text: str
     start: int
     end: int
     digits: int
-    is_attached: bool
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ def candidates(text: str, found: Region, wanted: Container[int]) -> Iterator[Can
                 ends.append((end, digits))
         for end, digits in reversed(ends):
             packed = text[start:end].replace(" ", "")
-            yield Candidate(packed, start, end, digits, _touches(text, start, end))
+            yield Candidate(packed, start, end, digits)
 
 
 def _spread(text: str, found: Region) -> Iterator[Candidate]:
@@ -113,12 +111,14 @@ def _spread(text: str, found: Region) -> Iterator[Candidate]:
             digits = sum(map(str.isdigit, kept))
             if digits:
                 end = start + 2 * len(kept) - 1
-                yield Candidate(kept, start, end, digits, is_attached=False)
+                yield Candidate(kept, start, end, digits)
         if text[start : start + 1].isdigit():
             return
 
 
-def _touches(text: str, start: int, end: int) -> bool:
+def is_attached(text: str, found: Candidate) -> bool:
+    """Say whether letters, figures or marks touch a candidate, as in `v2.4-12345678`."""
+    start, end = found.start, found.end
     before, after = text[max(0, start - 2) : start], text[end : end + 2]
     return (
         before[-1:].isalnum()

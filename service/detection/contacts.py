@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import phonenumbers
 
-from service.detection.hits import Hit, Row, around
+from service.detection.hits import Hit, Row
 from service.detection.lists import other_number, pattern_of, table
 from service.detection.result import shape_of
 
@@ -15,6 +15,7 @@ _LOCAL = re.compile(r"[\w.+%'\-]*\Z")
 _DOMAIN = re.compile(r"(?:[^\W_](?:[\w\-]{0,61}[^\W_])?\.)+[^\W\d_]{2,24}(?![\w\-])")
 _INTERNATIONAL = re.compile(r"\+ ?\(?[1-9](?:[ ().\-/]{0,3}[0-9]){6,14}(?![0-9])")
 _NATIONAL = re.compile(r"\(?[0-9](?:[ ().\-/]{0,3}[0-9]){6,13}(?![0-9])")
+_DATE = re.compile(r"(?:[0-9]{4}([./-])[0-9]{1,2}\1|[0-9]{1,2}([./-])[0-9]{1,2}\2[0-9]{4})")
 _LAST_GROUP = re.compile(r"[ ().\-/]+[0-9]+\Z")
 _TAG = "pd.basic"
 _MAX_LOCAL = 64
@@ -61,9 +62,10 @@ def national_at(text: str, row: Row, start: int, end: int) -> Hit | None:
     if text[max(row.start, start - 1) : start] == "(":
         start -= 1
     words, regions = _phone_lists()
-    near = around(text, row, start, end, before=50, after=12)
+    before = text[max(row.start, start - 50) : start].rpartition("\n")[2]
+    near = before + "\n" + text[end : min(row.end, end + 12)].partition("\n")[0]
     close = text[max(row.start, start - 24) : start]
-    if words.search(near) is None or other_number().search(close):
+    if words.search(near) is None or other_number().search(close) or _DATE.match(text, start):
         return None
     found = _NATIONAL.match(text, start, row.end)
     if found is None:

@@ -13,7 +13,7 @@ from importlib import import_module
 
 from stdnum import iban, luhn
 
-from service.detection.candidates import Candidate
+from service.detection.candidates import Candidate, is_attached
 from service.detection.hits import Hit, Row, around
 from service.detection.lists import other_number, pattern_of, rows, table
 from service.detection.result import shape_of
@@ -44,13 +44,11 @@ class Kind:
     is_valid: Callable[[str], bool]
     named: re.Pattern[str]
 
-    def counts_unnamed(self, found: Candidate, language: str | None) -> bool:
+    def counts_unnamed(self, language: str | None) -> bool:
         """Say whether it may count where no word names it; cheap, before anything else."""
-        if self.strength is Strength.STRONG:
-            return True
-        if found.is_attached or self.strength is Strength.NAMED:
-            return False
-        return self.strength is Strength.MEDIUM or language in self.languages
+        return self.strength >= Strength.MEDIUM or (
+            self.strength is Strength.WEAK and language in self.languages
+        )
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ class Judge:
         kinds = [
             kind
             for kind in self.by_digits.get(found.digits, ())
-            if (words[stretch] or kind.counts_unnamed(found, row.language))
+            if (words[stretch] or kind.counts_unnamed(row.language))
             and kind.form.fullmatch(found.text)
             and kind.is_valid(found.text)
         ]
@@ -86,10 +84,10 @@ class Judge:
             return None
         near = around(text, row, found.start, found.end, before=_BEFORE, after=_AFTER)
         close = text[max(row.start, found.start - _CLOSE_BEFORE) : found.start]
-        is_other = self.other.search(close) is not None
+        is_other = self.other.search(close) is not None or is_attached(text, found)
         best: tuple[int, Kind] | None = None
         for kind in kinds:
-            rank = _rank(kind, found, near, row.language, is_other=is_other)
+            rank = _rank(kind, near, row.language, is_other=is_other)
             if rank and (best is None or rank > best[0]):
                 best = rank, kind
         if best is None:
@@ -99,13 +97,13 @@ class Judge:
         return Hit(kind.detector, kind.tag, found.start, found.end, shape)
 
 
-def _rank(kind: Kind, found: Candidate, near: str, language: str | None, *, is_other: bool) -> int:
+def _rank(kind: Kind, near: str, language: str | None, *, is_other: bool) -> int:
     """Say how well the surroundings speak for a kind; 0 is not enough."""
     if kind.named.search(near):
         return 8 + kind.strength
     if kind.strength is Strength.STRONG:
         return 4 + kind.strength
-    if is_other or not kind.counts_unnamed(found, language):
+    if is_other or not kind.counts_unnamed(language):
         return 0
     speaks = language in kind.languages
     return 2 + speaks if kind.strength is Strength.MEDIUM else 1
