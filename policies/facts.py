@@ -19,7 +19,7 @@ from typing import Any
 
 from audit.canonical import CanonicalError, canonical
 from policies.evaluator import Checker, Evaluator, Failure
-from policies.memory import Pieces
+from policies.memory import Pieces, is_canonical
 from policies.strict import StrictError, parse_json, parse_yaml
 
 FORMAT = "placet.facts/1"
@@ -69,16 +69,19 @@ def parse_facts(data: bytes, *, syntax: str = "json") -> dict[str, Any]:
     return value
 
 
-def contract_errors(facts: Any, evaluator: Evaluator) -> tuple[bytes, Any, list[Failure]]:
+def contract_errors(
+    facts: Any, evaluator: Evaluator, spelling: bytes | None = None
+) -> tuple[bytes, Any, list[Failure]]:
     """Check facts against the contract; any failure means that the gate denies.
 
     Returns the canonical bytes, the facts in JSON's own Python types (the same object where it
     has no others), and the failures, sorted: pairs of a JSON pointer and a keyword of JSON
     Schema or one of the keywords above. What cannot be read (a float, NaN, a big integer, a
-    lone surrogate, too much, not an object) gives "null".
+    lone surrogate, too much, not an object) gives "null". Where `facts` were just made from
+    bytes by `memory.read`, `spelling` is these bytes: canonical, they need not be written again.
     """
     try:
-        data, plain = _read(facts)
+        data, plain = _read(facts, spelling)
     except (CanonicalError, RecursionError):
         data, plain = b"null", None
     if not isinstance(plain, dict) or len(data) > MAX_FACTS_BYTES:
@@ -94,8 +97,10 @@ def _pieces() -> Pieces:
     return Pieces(schema("facts")["properties"], depth=1)
 
 
-def _read(facts: Any) -> tuple[bytes, Any]:
+def _read(facts: Any, spelling: bytes | None) -> tuple[bytes, Any]:
     """Return canonical bytes, as deep as in the record, and plain types."""
+    if spelling is not None and is_canonical(spelling, facts):
+        return spelling, facts
     if type(facts) is dict and (written := _pieces().write(facts)) is not None:
         return written[0], facts
     data = canonical([facts])[1:-1]

@@ -20,10 +20,9 @@ Level 2 needs the derivation that the record names: where that is not today's, i
 """
 
 import functools
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from audit.canonical import CanonicalError, canonical, digest
 from policies.asking import CompiledRule, ask, compile_rule
@@ -32,6 +31,7 @@ from policies.derive import VERSION, derive
 from policies.evaluator import Evaluator, default_evaluator
 from policies.facts import contract_errors
 from policies.judging import Checked, Question, judge
+from policies.memory import read
 from policies.policy import Policy
 from policies.reference import Reference
 from policies.waiver import Waiver, WaiverError
@@ -62,9 +62,11 @@ def decide(
     return _decide(question, reference, facts)
 
 
-def _decide(question: Question, reference: Reference, facts: Any) -> Decision:
+def _decide(
+    question: Question, reference: Reference, facts: Any, spelling: bytes | None = None
+) -> Decision:
     at = question.instant()
-    checked = Checked(*contract_errors(facts, question.evaluator))
+    checked = Checked(*contract_errors(facts, question.evaluator, spelling))
     derived = {} if checked.errors else derive(checked.facts, reference, at)
     return judge(question, checked, derived)
 
@@ -139,7 +141,7 @@ def _again(record: bytes, policy: Policy, reference: Reference, engine: Evaluato
     try:
         facts, evaluated_at, subject, waivers = _asked(record)
         question = Question(policy, reference.digest, evaluated_at, subject, waivers, engine)
-        second = _decide(question, reference, facts)
+        second = _decide(question, reference, read(facts), facts)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return second.verdict if second.record == record else None
@@ -149,7 +151,7 @@ _FACTS, _DIGEST, _AT = b',"facts":', b',"facts_digest":"sha256:', b',"evaluated_
 _SUBJECT, _UNTIL, _WAIVERS = b',"subject":"', b'","valid_until":"', b',"waivers":'
 
 
-def _asked(record: bytes) -> tuple[Any, str, str, tuple[Waiver, ...]]:
+def _asked(record: bytes) -> tuple[bytes, str, str, tuple[Waiver, ...]]:
     """Cut what was asked out of a record, trusting its order; raises ValueError when it fails."""
     end = record.rindex(_DIGEST)
     start = record.index(_FACTS)
@@ -157,18 +159,11 @@ def _asked(record: bytes) -> tuple[Any, str, str, tuple[Waiver, ...]]:
     subject = record.rindex(_SUBJECT) + len(_SUBJECT)
     waivers = record.rindex(_WAIVERS) + len(_WAIVERS)
     return (
-        _DECODER.decode(record[start + len(_FACTS) : end].decode()),
+        record[start + len(_FACTS) : end],
         record[at : at + 20].decode(),
         record[subject : record.index(_UNTIL, subject)].decode(),
-        tuple(Waiver.from_document(w) for w in _DECODER.decode(record[waivers:-1].decode())),
+        tuple(Waiver.from_document(w) for w in read(record[waivers:-1])),
     )
-
-
-def _refuse_number(text: str) -> NoReturn:
-    raise ValueError(f"not an integer: {text}")
-
-
-_DECODER = json.JSONDecoder(parse_float=_refuse_number, parse_constant=_refuse_number)
 
 
 def _compared(

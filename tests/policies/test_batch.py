@@ -5,6 +5,7 @@ import pytest
 from policies.batch import CHUNK, replay_all
 from policies.decision import GateError
 from policies.gate import replay
+from policies.reference import ReferenceDataError
 from policies.rule import RuleError
 
 
@@ -27,6 +28,11 @@ def test_every_record_is_answered_in_order(judge, base, inputs, workers):
     assert [isinstance(r, GateError) for r in results[:5]] == [False] * 4 + [True]
 
 
-def test_a_malformed_policy_ends_it(inputs):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_malformed_inputs_end_it(judge, base, inputs, workers):
+    record = judge(base("public")).record
+
     with pytest.raises(RuleError):
-        list(replay_all([b"{}"], b"{}", inputs[1]))
+        list(replay_all([record], b"{}", inputs[1], workers=workers))
+    with pytest.raises(ReferenceDataError):
+        list(replay_all([record], inputs[0], b"{}", workers=workers))
