@@ -133,9 +133,19 @@ def test_it_is_lazy_and_refuses_what_is_no_history(policy, history, reference):
         next(changes)
     with pytest.raises(GateError, match="lacks the reference data"):
         next(compare(history, policy, {}))
-    broken = canonical({**json.loads(history[0]), "waivers": [{}]})
-    with pytest.raises(GateError, match="misshapen"):
-        next(compare([broken], policy, {reference.digest: reference}))
+    for change in (
+        {"waivers": [{}]},
+        {"results": [1]},
+        {"results": None},
+        {"verdict": "permit"},
+        {"verdict": None},
+        {"evaluated_at": "now"},
+        {"subject": 7},
+        {"format": "placet.decision/2"},
+    ):
+        broken = canonical({**json.loads(history[0]), **change})
+        with pytest.raises(GateError):
+            next(compare([broken], policy, {reference.digest: reference}))
 
 
 def test_facts_that_could_not_be_read_stay_denied(policy, replayed, judge):
