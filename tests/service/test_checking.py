@@ -4,6 +4,8 @@ import copy
 import io
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from ruamel.yaml import YAML
 from policies.load import PACKS, read_packs
 from service import cli
 from service.client import Client
+from service.commands import checking
 
 ABROAD = {
     "compute__provider": "ovhcloud",
@@ -335,3 +338,23 @@ def test_packs_that_cannot_be_used_end_with_64(placet, facts, tmp_path):
 
     assert placet(*words, "--packs", tmp_path)[0] == 64
     assert placet(*words, "--reference", tmp_path / "no")[0] == 1
+
+
+def test_the_pipeline_in_the_readme_is_one(tmp_path):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```yaml\n(jobs:.*?)```", text, re.DOTALL)
+    steps = YAML(typ="safe").load(block)["jobs"]["placet"]["steps"]
+    (line,) = [step["run"] for step in steps if "placet check" in step.get("run", "")]
+    words = shlex.split(line.partition("||")[0])
+
+    arguments = cli._parser("check").parse_args(words[1:])
+
+    assert (arguments.format, arguments.output) == ("sarif", Path("placet.sarif"))
+    assert steps[-1]["with"]["sarif_file"] == "placet.sarif"
+    assert steps[-1]["if"] == "always()"
+    for verdict, status in (("allow", 0), ("deny", 1), ("require_approval", 0)):
+        shell = f"placet() {{ return {checking.EXITS[verdict]}; }}; {line}"
+        done = subprocess.run(["bash", "-ec", shell], cwd=tmp_path, check=False)
+        assert done.returncode == status, verdict
+    done = subprocess.run(["bash", "-ec", f"placet() {{ return 69; }}; {line}"], check=False)
+    assert done.returncode == 1
