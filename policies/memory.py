@@ -103,9 +103,10 @@ _DECODER = json.JSONDecoder(
 
 
 class Memory(Generic[Answer]):
-    """Answers by key, at most `MAX_ENTRIES` of them."""
+    """Answers by key, at most `entries` of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, entries: int = MAX_ENTRIES) -> None:
+        self._entries = entries
         self._answers: dict[Key, Answer] = {}
         self.get: Callable[[Key], Answer | None] = self._answers.get
         """Return the answer to a key, or None when it is not remembered."""
@@ -115,7 +116,7 @@ class Memory(Generic[Answer]):
         length = len(key) if isinstance(key, bytes) else sum(len(part) for part in key)
         if length > MAX_KEY_BYTES:
             return
-        if len(self._answers) >= MAX_ENTRIES:
+        if len(self._answers) >= self._entries:
             self._answers.clear()
         self._answers[key] = answer
 
@@ -130,7 +131,7 @@ class Pieces:
         self._names = tuple((name, canonical(name) + b":") for name in sorted(names))
         if not all(name.isascii() for name, _ in self._names):
             raise ValueError("a member name is not ASCII: expected names that sort by their bytes")
-        self._memories = {name: Memory[bytes]() for name, _ in self._names}
+        self._memories = {name: Memory[bytes](4 * MAX_ENTRIES) for name, _ in self._names}
         self._around = depth + 1
 
     def write(self, value: dict[str, Any]) -> tuple[bytes, dict[str, bytes]] | None:

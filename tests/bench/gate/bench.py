@@ -29,7 +29,7 @@ from policies.cases import CASE_SITE
 from policies.decision import parse_instant
 from policies.derive import derive
 from policies.evaluator import Evaluator, PythonEvaluator, RustEvaluator
-from policies.gate import decide
+from policies.gate import decide, replay
 from policies.load import PACKS, load_reference, policy_of, read_packs
 from policies.policy import Policy
 
@@ -157,10 +157,17 @@ def replays(name: str, policy: Policy, work: Sequence[Any], workers: int) -> Row
     ]
     records *= 10 if workers > 1 else 1
     inputs = policy.to_bytes(), REFERENCE.to_bytes()
+    what = f"replay, {name}, {workers} process(es)"
+    more = {"rules": len(policy.rules), "engine": ENGINES[0].name}
+    if workers == 1:
+        if not all(replay(record, *inputs).identical for record in records):
+            raise SystemExit("a record does not replay")
+        return timed(
+            what, [lambda record=record: replay(record, *inputs) for record in records], **more
+        )
     results = replay_all(records, *inputs, workers=workers)
-    if workers > 1:  # the first chunks pay for starting the processes
-        for _ in range(len(records) // 5):
-            next(results)
+    for _ in range(len(records) // 5):  # the first chunks pay for starting the processes
+        next(results)
     gc.collect()
     gc.freeze()
     start, count = time.perf_counter(), 0
@@ -170,9 +177,8 @@ def replays(name: str, policy: Policy, work: Sequence[Any], workers: int) -> Row
             raise SystemExit("a record does not replay")
     taken = time.perf_counter() - start
     return {
-        "what": f"replay, {name}, {workers} process(es)",
-        "rules": len(policy.rules),
-        "engine": ENGINES[0].name,
+        "what": what,
+        **more,
         "p50_us": round(taken / count * 1e6, 1),
         "p99_us": None,
         "per_s": round(count / taken),
