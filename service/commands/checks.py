@@ -7,16 +7,21 @@ from pathlib import Path
 
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
+from sqlmodel import Session
 
 from policies.load import PACKS, load_policy
 from policies.rule import RuleError
 from service.commands.doctor import Check
 from service.commands.errors import CommandError
 from service.commands.operating import read_settings
-from service.database import open_engine
+from service.database import READ_ONLY, open_engine
+from service.in_force import current
+from service.keys import KeyFileError
 from service.objects.files import FileObjects
 from service.objects.protocol import ObjectError, Objects
 from service.objects.s3 import Abilities, S3Account, S3Objects
+from service.policy_bundles import QUORUM, last_rejection, trusted_keys
+from service.problems import Problem
 from service.schema import is_current
 from service.settings import Settings
 
@@ -35,7 +40,10 @@ def run() -> Iterator[Check]:
     yield from _keys(settings)
     yield _guard(settings)
     yield _rules(settings)
-    yield _database(settings)
+    database = _database(settings)
+    yield database
+    if database.outcome == "ok":
+        yield from _in_force(settings)
     yield _objects(settings)
     yield _tracking()
 
@@ -73,6 +81,33 @@ def _rules(settings: Settings) -> Check:
     except (RuleError, OSError) as error:
         return Check("rules", "failed", str(error))
     return Check("rules", "ok", f"{len(policy.rules)} rules, {policy.digest[:19]}…")
+
+
+def _in_force(settings: Settings) -> Iterator[Check]:
+    """Say what the database has in force, and whether a bundle was rejected since."""
+    try:
+        keys = trusted_keys(settings.policy_keys)
+    except KeyFileError as error:
+        yield Check("policy keys", "failed", str(error))
+        return
+    if 0 < len({key.public_key for key in keys}) < QUORUM:
+        detail = f"a bundle needs {QUORUM} maintainers, and {settings.policy_keys} names fewer"
+        yield Check("policy keys", "warning", detail)
+    database = open_engine(settings.database)
+    try:
+        with Session(database.execution_options(**READ_ONLY)) as session:
+            now, rejected = current(session), last_rejection(session)
+    except Problem as error:
+        yield Check("policy", "warning", error.detail)
+        return
+    finally:
+        database.dispose()
+    detail = f"number {now.number}, {now.policy.digest[:19]}…"
+    if rejected is None:
+        yield Check("policy", "ok", f"{detail} is in force")
+        return
+    why = f"a bundle was rejected at {rejected.created_at} ({rejected.reason_code})"
+    yield Check("policy", "warning", f"{why}; {detail} stays in force")
 
 
 def _database(settings: Settings) -> Check:
