@@ -1,10 +1,13 @@
 """A waiver `placet.waiver/1`: a named exception from one rule, for one subject, until a date.
 
     {"format": "placet.waiver/1", "id": "wvr_01", "rule": "budget.limit", "rule_version": "1.0.0",
-     "subject": "job:job_01@1", "category": "waiver", "reason_digest": "sha256:…",
+     "subject": "job:job_01", "category": "waiver", "reason_digest": "sha256:…",
      "requester": "prn_a", "approvers": ["prn_b", "prn_c"],
      "not_before": "2026-11-30T00:00:00Z", "expires_at": "2026-12-07T00:00:00Z",
      "revoked_at": null}
+
+`reason_digest` stands for a text that is kept elsewhere and may be erased: give a keyed commitment,
+as the service does, and not the hash of a sentence that can be guessed.
 
 It matches whole or not at all: exact ids, no wildcard; a new version of the rule ends it; the
 interval is half-open. Only `violated` can be waived, never `unknown`, `error` or a contract

@@ -22,8 +22,9 @@ from policies.waiver import Waiver
 from service import cli, hosting, runs, waivers
 from service.archive import load
 from service.log_tables import AuditEntry, SealedValue
+from service.reconsidering import decide_again
 from service.serving import ServingState
-from service.tables import StoredDecision
+from service.tables import Job, StoredDecision
 
 REASON = "Hannelore Zwiebelfisch waits for the grant"
 START, END = "2026-11-30T12:00:00Z", "2026-12-07T00:00:00Z"
@@ -600,6 +601,54 @@ class TestTheLog:
         with pytest.raises(DBAPIError):
             world.change(statement)
         assert world.get(f"/v1/waivers/{waiver['id']}") == waiver
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            "approvals = '[]'",
+            "expires_at = '2026-12-07'",
+            "rule = '*'",
+            "reason_digest = NULL",
+            "state = 'requested'",
+        ],
+    )
+    def test_a_row_that_was_spoilt_counts_for_nothing(self, one, change):
+        job, _ = waived_job(one)
+        one.tamper("waiver", f"UPDATE waiver SET {change}")
+
+        with one.wired.transactions.read() as session:
+            assert waivers.active_for(session, f"job:{job['id']}", one.clock()) == ()
+        approved(one, job)
+        one.worker.work()
+        assert one.job(job["id"])["state"] == "denied"
+
+    @pytest.mark.parametrize(
+        ("change", "rule"),
+        [
+            ("expires_at = '2027-06-07T00:00:00Z'", "waived-binds-terms"),
+            ("requester_id = (SELECT max(id) FROM principal)", "waived-binds-terms"),
+            ("reason_digest = document_digest", "waived-binds-reason"),
+            (
+                "state = 'approved', revoked_at = NULL",
+                "waived-after-revocation",
+            ),
+        ],
+    )
+    def test_a_row_that_was_changed_behind_the_log_is_found_by_the_verifier(
+        self, one, change, rule
+    ):
+        job, waiver = waived_job(one)
+        if "revoked_at" in change:
+            revoke(one, waiver)
+        one.tamper("waiver", f"UPDATE waiver SET {change}")
+        with one.wired.transactions.write() as tx:
+            row = tx.session.get_one(Job, job["id"])
+            decide_again(tx, row, training=one.wired.jobs, serving=one.wired.deployments)
+        assert outcomes(one.job(job["id"]))["budget.limit"] == "waived"
+
+        report = verify(bundle_of(one), one.wired.ledger.vkeys)
+
+        assert rule in {violation.rule for violation in report.violations}
 
 
 def at_once(*acts):
