@@ -126,6 +126,20 @@ def test_prices_and_services_name_known_flavors_and_regions(reference):
             assert (row["provider"], region) in reference.regions
 
 
+def test_twelve_providers_and_more_have_regions_and_services(reference):
+    with_regions = {row["provider"] for row in reference.rows("regions")}
+    with_services = {row["provider"] for row in reference.rows("services")}
+
+    assert with_regions | with_services <= set(reference.providers) | {"own-site"}
+    assert len(reference.rows("providers")) >= 13
+    assert len(with_regions & with_services) >= 10
+
+
+def test_no_certificate_is_attested_that_nobody_read(reference):
+    for row in reference.rows("certificates"):
+        assert (row["status"], row["valid_until"]) == ("claimed", None), row["source"]
+
+
 def test_country_sets_nest(reference):
     import datetime as dt
 

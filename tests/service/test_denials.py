@@ -126,7 +126,7 @@ def test_personal_data_that_was_not_declared_is_denied(world):
     dataset = world.register_dataset(uri=path.as_uri())
     assert dataset["categories_detected"] == ["pd.basic"]
 
-    denied(world, world.submit(dataset=dataset["id"]), "tagging.covers-detected")
+    denied(world, world.submit(dataset=dataset["id"]), "gdpr.legal-basis")
     assert b"jane.roe" not in repr(world.entries()).encode()
 
 
