@@ -138,13 +138,14 @@ def lint_rule(document: Mapping[str, Any], where: str) -> None:
 
 def _check_text(text: str, where: str) -> None:
     for pointer in PLACEHOLDER.findall(text):
-        if _at(catalogue(), pattern_of(pointer)) is None:
+        if described(catalogue(), pattern_of(pointer)) is None:
             raise RuleError(f"{where}: placeholder `{pointer}` names no fact")
     if "{" in (rest := PLACEHOLDER.sub("", text)) or "}" in rest:
         raise RuleError(f"{where}: a brace outside `{{/pointer}}` in {text!r}")
 
 
-def _at(known: Mapping[str, Any], pattern: str) -> Mapping[str, Any] | None:
+def described(known: Mapping[str, Any], pattern: str) -> Mapping[str, Any] | None:
+    """Return what a catalogue says of the fact at a path without indexes, or None."""
     node: Any = known
     for part in split(pattern):
         node = node.get("items") if part == "*" else node.get("properties", {}).get(part)
@@ -171,7 +172,7 @@ def _check_against(node: Mapping[str, Any], known: Mapping[str, Any], where: str
     if strange:
         raise RuleError(f"{where}: there is no fact `{strange[0]}` here")
     for name, inner in _inner(node):
-        below = known if name == "" else _at(known, name)
+        below = known if name == "" else described(known, name)
         _check_against(inner, below or {}, f"{where}{name}")
 
 

@@ -17,8 +17,12 @@ from policies.decision import Decision, Finding
 from policies.lint import PLACEHOLDER
 from policies.pointers import fill, get, pattern_of
 from policies.policy import Policy
+from policies.reference import Reference
 from policies.rule import LANGUAGES, Rule
 from policies.strict import parse_yaml
+from policies.wording import label
+from policies.wording import law as cite
+from policies.wording import value as written
 
 UNKNOWN_VALUE = "?"
 MAX_VALUE_CHARS = 200
@@ -28,9 +32,10 @@ _WORD = re.compile(r"\{(pointer|keyword|family)\}")
 
 
 class Law(TypedDict):
-    """What a rule rests on, and since which day."""
+    """What a rule rests on, and since which day; `name` is `ref` as the language cites it."""
 
     ref: str
+    name: str
     since: str
     note: str
 
@@ -39,7 +44,8 @@ class Explanation(TypedDict):
     """One finding in words, ready for JSON.
 
     `pointer` and `value` say where it failed and what stood there; for an unknown fact about a
-    place, the value is the place. `law` is empty where no rule speaks but the gate itself.
+    place, the value is the place. `fact` names the fact in words. `law` is empty where no rule
+    speaks but the gate itself.
     """
 
     rule: str
@@ -49,24 +55,27 @@ class Explanation(TypedDict):
     severity: str
     title: str
     pointer: str
+    fact: str
     value: str | None
     message: str
     remediation: str
     law: list[Law]
 
 
-def explain(decision: Decision, policy: Policy, language: str = "en") -> list[Explanation]:
+def explain(
+    decision: Decision, policy: Policy, language: str = "en", reference: Reference | None = None
+) -> list[Explanation]:
     """Put every finding of a decision into words, the gravest first.
 
     One explanation for each rule and place of failure. `policy` is the one that decided; an
-    unknown language falls back to English.
+    unknown language falls back to English; `reference` gives providers their names.
     """
     tongue = language if language in LANGUAGES else "en"
     found = [*_contract(decision, tongue), *_obligations(decision, tongue)]
     for finding in decision.findings:
         rule = policy.rule(finding.rule)
         if rule is not None:
-            found += _rule(decision, finding, rule, tongue)
+            found += _rule(decision, finding, rule, (tongue, reference))
     if not found and not decision.results:
         found.append(_general("policy.empty", "empty", tongue))
     return sorted(found, key=_gravity)
@@ -112,6 +121,7 @@ def _general(
         severity="critical",
         title=_say(f"{kind}_title", language, {}),
         pointer=pointer,
+        fact="",
         value=None,
         message=_say(kind, language, words or {}),
         remediation=_say(f"{kind}_remedy", language, {}),
@@ -119,14 +129,19 @@ def _general(
     )
 
 
-def _rule(decision: Decision, finding: Finding, rule: Rule, language: str) -> Iterator[Explanation]:
+def _rule(
+    decision: Decision, finding: Finding, rule: Rule, reader: tuple[str, Reference | None]
+) -> Iterator[Explanation]:
+    language = reader[0]
     seen = {**(decision.document["facts"] or {}), "derived": decision.document["derived"]}
     remedy: str = rule.document["remediation"][language]
     places: list[tuple[str, str | None, str]]
     if finding.outcome == "unknown":
-        remedy = _say("unknown_remedy", language, {})
+        warns = finding.effect == "warn"
+        remedy = _say("unknown_warn_remedy" if warns else "unknown_remedy", language, {})
         places = [
-            (p, _place(p, seen), _say("unknown", language, {"pointer": p})) for p in finding.missing
+            (p, _place(p, seen), _say("unknown", language, {"pointer": label(p, seen, language)}))
+            for p in finding.missing
         ]
     elif finding.outcome == "error":
         remedy = _say("error_remedy", language, {})
@@ -134,7 +149,7 @@ def _rule(decision: Decision, finding: Finding, rule: Rule, language: str) -> It
     else:
         pointers = sorted({pointer for pointer, _ in finding.at})
         places = [
-            (p, text_of(get(seen, p)), fill_in(_message(rule, p, language), p, seen))
+            (p, text_of(get(seen, p)), fill_in(_message(rule, p, language), p, seen, reader))
             for p in pointers
         ]
     for pointer, value, message in places:
@@ -146,11 +161,12 @@ def _rule(decision: Decision, finding: Finding, rule: Rule, language: str) -> It
             severity=rule.document["severity"],
             title=rule.document["title"][language],
             pointer=pointer,
+            fact=label(pointer, seen, language) if pointer else "",
             value=value,
             message=message,
             remediation=remedy,
             law=[
-                Law(ref=b["ref"], since=b["from"], note=b["note"])
+                Law(ref=b["ref"], name=cite(b["ref"], language), since=b["from"], note=b["note"])
                 for b in rule.document["legal_basis"]
             ],
         )
@@ -172,13 +188,26 @@ def _message(rule: Rule, pointer: str, language: str) -> str:
     return str(texts[language])
 
 
-def fill_in(template: str, pointer: str, seen: Mapping[str, Any]) -> str:
-    """Replace each `{/pointer}` by the value there; `*` takes the indexes of `pointer`."""
-    return PLACEHOLDER.sub(lambda m: text_of(get(seen, fill(m.group(1), pointer))), template)
+def fill_in(
+    template: str,
+    pointer: str,
+    seen: Mapping[str, Any],
+    reader: tuple[str, Reference | None] = ("en", None),
+) -> str:
+    """Replace each `{/pointer}` by the value there in words; `*` takes the indexes of `pointer`.
+
+    `reader` is the language, and the reference data that name providers.
+    """
+
+    def said(match: re.Match[str]) -> str:
+        place = fill(match.group(1), pointer)
+        return written(pattern_of(place), get(seen, place), *reader)
+
+    return PLACEHOLDER.sub(said, template)
 
 
 def text_of(value: Any) -> str:
-    """Write a fact for reading: lists with commas, true and false as such, `?` for unknown."""
+    """Write a fact for machines and logs: lists with commas, true and false, `?` for unknown."""
     if value is None:
         return UNKNOWN_VALUE
     if isinstance(value, bool):

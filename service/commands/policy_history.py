@@ -16,6 +16,7 @@ from policies.bundle import Bundle, BundleError
 from policies.decision import Decision, GateError
 from policies.gate import ReplayResult
 from policies.gate import replay as replay_record
+from policies.letter import letter
 from policies.load import load_policy
 from policies.policy import Policy
 from policies.reference import Reference, ReferenceDataError
@@ -25,7 +26,6 @@ from policies.what_if import Change, compare, summary
 from service.client import Client, path_of
 from service.commands.connection import connected
 from service.commands.errors import CommandError, Status
-from service.commands.findings import show_findings, verdict_of
 from service.commands.history import Past, of_export, of_service
 from service.commands.output import line, machine, table
 
@@ -153,19 +153,18 @@ def explain(arguments: argparse.Namespace) -> int:
         path = f"/v1/decisions/{_decision_of(client, arguments.id)}"
         record = client.get_bytes(f"{path}/record")
         policy = client.get_bytes(f"{path}/policy")
+        reference = client.get_bytes(f"{path}/reference")
     try:
         decision, rules = Decision.from_record(record), Policy.from_bytes(policy)
-    except (GateError, RuleError) as error:
+        tables = Reference.from_bytes(reference)
+    except (GateError, RuleError, ReferenceDataError) as error:
         raise CommandError(f"the service's answer cannot be read: {error}") from error
-    found = explanations(decision, rules, arguments.language)
     if arguments.json:
+        found = explanations(decision, rules, arguments.language, tables)
         machine({"verdict": decision.verdict, "findings": found})
         return Status.OK
-    owed = [{"role": a.role, "count": a.count} for a in decision.approvals]
-    shown = {"verdict": decision.verdict, "approvals_missing": owed, "findings": found}
-    line(f"{decision.document['subject']}: {verdict_of(shown)}")
-    line(f"decided at {decision.document['evaluated_at']}, valid until {decision.valid_until}")
-    show_findings(shown)
+    # Nothing in a letter can steer a terminal; its numbers hold spaces that `line` would escape.
+    sys.stdout.write(letter(decision, rules, tables, arguments.language))
     return Status.OK
 
 
