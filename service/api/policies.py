@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from sqlmodel import Session, col, select
 
 from audit.canonical import CanonicalError, canonical
@@ -38,7 +38,7 @@ class PolicyRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    bundle: dict[str, JsonValue] = Field(
+    bundle: dict[str, Any] = Field(
         description="A `placet.policy-bundle/1`, as `placet policy sign` wrote it.", max_length=40
     )
     mode: Literal["enforce", "shadow"] = Field(

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from sqlmodel import Session, col, select
 
 from policies.overlay import TABLES, rows_of
@@ -53,7 +53,7 @@ class ReferenceRowRequest(_Closed):
     """A row to put in force; the service adds who declares it and the document's digest."""
 
     table: Table = Field(description="A table of the reference data.", examples=["prices"])
-    row: dict[str, JsonValue] = Field(
+    row: dict[str, Any] = Field(
         description="The row by the table's schema, with `source`, `checked_on` and `confidence`.",
         min_length=1,
         max_length=40,
