@@ -269,10 +269,14 @@ def test_an_export_that_lacks_or_bends_a_document_is_not_replayed(placet, export
 def test_a_job_is_explained_in_the_language_that_was_asked_for(placet, served, language):
     world, _, jobs = served
     status, out, _ = placet("explain", jobs["abroad"]["id"], "--language", language)
+    dear = placet("explain", jobs["dear"]["id"], "--language", language)[1]
+    assert "\\" not in dear
 
     rule = world.in_force.policy.rule("residency.compute")
     assert status == 0
     assert rule.document["remediation"][language] in " ".join(out.split())
+    assert all(char.isprintable() or char in "\n\u00a0\u202f" for char in out)
+    assert "\\" not in out
     same = placet("explain", jobs["abroad"]["decision"]["id"], "--language", language)
     assert same[1] == out
 
