@@ -62,9 +62,6 @@ class Rule:
     requires: Mapping[str, Any] = field(init=False)
     applies_needs: tuple[Path, ...] = field(init=False)
     requires_needs: tuple[Path, ...] = field(init=False)
-    applies_view: tuple[Path, ...] = field(init=False)
-    """What of the facts `applies_when` needs to be shown: the first parts of its needs."""
-    requires_view: tuple[Path, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         document = self.document
@@ -79,8 +76,6 @@ class Rule:
         values["approvals"] = tuple(Approval(a["role"], a["count"]) for a in document["approvals"])
         values["applies_needs"] = needs(document["applies_when"] or {})
         values["requires_needs"] = needs(document["requires"])
-        values["applies_view"] = _view(values["applies_needs"])
-        values["requires_view"] = _view(values["requires_needs"])
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -116,8 +111,3 @@ def _collect(schema: Mapping[str, Any], path: Path, found: set[Path]) -> None:
     for keyword in ("allOf", "anyOf"):
         for inner in schema.get(keyword, ()):
             _collect(inner, path, found)
-
-
-def _view(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the members to show: one part, two below `derived`."""
-    return tuple(sorted({path[: 2 if path[0] == "derived" else 1] for path in paths}))

@@ -38,7 +38,7 @@ class ReplayError(ValueError):
 
 
 class AbsentError(LookupError):
-    """A decision cannot be replayed, because the bundle lacks a document."""
+    """A decision cannot be replayed: a document, or what derived its facts, is not here."""
 
 
 class Replay:
@@ -106,6 +106,8 @@ class Replay:
             record = json.loads(documents["record"])
         except ValueError as error:
             raise ReplayError(f"cannot be replayed: {error}") from error
+        if result.same_inputs and result.same_output and result.same_derived is None:
+            raise AbsentError(result.not_checked)
         if not result.identical:
             members = ", ".join(result.differing) or "the inputs' digests"
             raise ReplayError(f"the decision comes out differently: {members}")

@@ -232,6 +232,25 @@ def test_a_decision_that_comes_out_differently_fails_the_replay(
     assert out.endswith("TAMPERED\n")
 
 
+def test_a_decision_of_another_derivation_is_not_checked(
+    bundle: tuple[Path, str], placet: Run, monkeypatch: pytest.MonkeyPatch
+):
+    from policies import gate
+
+    whole = gate.replay
+
+    def older(*documents: bytes) -> gate.ReplayResult:
+        reason = "derived by 'placet.derive/0'"
+        verdict = whole(*documents).verdict
+        return gate.ReplayResult(True, True, None, (), verdict, reason)
+
+    monkeypatch.setattr(gate, "replay", older)
+    path, vkey = bundle
+    status, out, _ = placet("verify", path, "--vkey", vkey, "--replay")
+    assert status == 4
+    assert "derived by 'placet.derive/0'" in out
+
+
 def test_a_damaged_bundle_is_malformed_or_tampered(
     bundle: tuple[Path, str], tmp_path: Path, placet: Run
 ):
