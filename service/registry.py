@@ -17,7 +17,7 @@ from service import model_shape
 from service.clock import Clock, seconds
 from service.detection.result import Detection
 from service.detection.scanner import Scanner
-from service.detection.values import language_of, parsed, said
+from service.detection.values import language_of, parsed, said_by
 from service.ids import Prefix, new_id
 from service.objects.protocol import CHUNK_BYTES, ObjectError, Objects, Stored
 from service.places import Place, Places
@@ -303,7 +303,7 @@ def _detected(rows: Iterator[tuple[bytes, dict[str, Any]]], languages: set[str])
         language = language_of(row)
         if language is not None:
             languages.add(language)
-        scanner.feed(number, said(row), size_bytes=len(line), language=language)
+        scanner.feed(number, said_by(line, row), size_bytes=len(line), language=language)
     return scanner.result()
 
 

@@ -28,7 +28,7 @@ from pyarrow import parquet
 
 from service.detection.result import Detection
 from service.detection.scanner import Scanner
-from service.detection.values import language_of, parsed, said
+from service.detection.values import language_of, parsed, said, said_by
 
 MAX_LINE_BYTES = 1 << 24
 PIECE_BYTES = 1 << 16
@@ -149,7 +149,7 @@ def _feed_jsonl(stream: Lines, scanner: Scanner) -> None:
             raise FormatError(
                 f"line {number}: expected one JSON value in UTF-8; for other text state `text`"
             ) from None
-        scanner.feed(number, said(row), size_bytes=len(line), language=language_of(row))
+        scanner.feed(number, said_by(line, row), size_bytes=len(line), language=language_of(row))
 
 
 def _check_length(line: bytes, number: int) -> None:

@@ -108,10 +108,9 @@ class Scanner:
         texts, self._texts = self._texts, []
         numbers, self._rows = self._rows, []
         self._size = 0
-        block = _BETWEEN.join(texts)
+        block = _BETWEEN.join([text.lower() if text.isascii() else plain(text) for text in texts])
         if block.count(_BETWEEN) >= max(1, len(texts)):
-            block = _BETWEEN.join(text.replace(_BETWEEN, " ") for text in texts)
-        block = plain(block)
+            block = _BETWEEN.join(plain(text.replace(_BETWEEN, " ")) for text in texts)
         bounds, start = [], 0
         for _, language in numbers:
             end = block.find(_BETWEEN, start)
@@ -154,7 +153,12 @@ def _hits(text: str, bounds: list[Row]) -> Iterator[tuple[int, Hit]]:
     done = 0
     for run in RUN.finditer(text):
         start, end = run.span()
-        if start < done or (end - start < _MIN_FIGURES and _stands_alone(text, start, end)):
+        if start < done or (
+            end - start < _MIN_FIGURES
+            and not text[start - 1 : start].isalpha()
+            and not text[end : end + 1].isalpha()
+            and " " not in text[start:end]
+        ):
             continue
         before = bisect_right(opened, start) - 1
         if before >= 0 and start < taken[before][1]:
@@ -208,14 +212,6 @@ def _numbers(text: str, row: Row, run: re.Match[str]) -> Iterator[Hit]:
         hit = national_at(text, row, start, min(end, start + 2 * _MAX_NATIONAL))
         if hit:
             yield hit
-
-
-def _stands_alone(text: str, start: int, end: int) -> bool:
-    return (
-        not text[max(0, start - 1) : start].isalpha()
-        and not text[end : end + 1].isalpha()
-        and " " not in text[start:end]
-    )
 
 
 def _spread_iban(text: str, row: Row, found: Region) -> Hit | None:

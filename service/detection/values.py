@@ -1,7 +1,6 @@
 """What a row of data says, as one text: every string, number and name in it, however nested."""
 
 import json
-from collections.abc import Mapping
 from datetime import date, time
 from functools import lru_cache
 from typing import Any
@@ -11,6 +10,7 @@ from pydantic_core import from_json
 _SCALARS = (int, float, date, time)
 _LEAST_FIGURES = 100_000  # a smaller number cannot be anybody's
 _MAX_NESTED = 3
+_ESCAPES = ((b"\\n", b"\n"), (b'\\"', b'"'), (b"\\t", b"\t"), (b"\\r", b"\r"))
 
 
 def parsed(line: bytes) -> Any:
@@ -55,9 +55,33 @@ def said(value: Any) -> str:
     return "\n".join(parts)
 
 
+def said_by(line: bytes, value: Any) -> str:
+    """Return what a line of JSON says, given the value that it parses to.
+
+    A line without rare escapes is its own text once each string stands on a line of its own, at a
+    tenth of the cost of walking the value. The result reads as `said(value)` does, with marks
+    of JSON around it.
+    """
+    if b"_" in line:
+        return said(value)
+    if b"\\" in line:
+        if b"\\\\" in line:
+            return said(value)
+        for escaped, plain in _ESCAPES:
+            line = line.replace(escaped, plain)
+        if b"\\" in line:
+            return said(value)
+    try:
+        return (
+            line.replace(b'","', b'"\n"').replace(b'", "', b'"\n"').replace(b'"},', b'"\n').decode()
+        )
+    except UnicodeDecodeError:
+        return said(value)
+
+
 def language_of(row: Any) -> str | None:
     """Return the language that a row's own field names, if any."""
-    found = row.get("language") if isinstance(row, Mapping) else None
+    found = row.get("language") if type(row) is dict else None
     return found[:12] if isinstance(found, str) else None
 
 
