@@ -38,6 +38,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "regions": ("provider", "region"),
     "services": ("provider", "service"),
     "thresholds": ("id",),
+    "uses": ("code",),
 }
 """The members that make a row's key, by table; a list counts by its sorted items."""
 
