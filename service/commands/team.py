@@ -43,9 +43,7 @@ def _registry(subparsers: Subparsers) -> None:
     parser.add_argument("--legal-basis", help="GDPR Art. 6 basis, for personal data")
     parser.add_argument("--art9-basis", help="GDPR Art. 9(2) basis, for special categories")
     parser.add_argument("--dpia", help="reference of the impact assessment")
-    parser.add_argument(
-        "--country", action="append", help="data subjects' country; repeat for more"
-    )
+    parser.add_argument("--country", action="append", help="data subjects' country; repeat it")
     _inspect(commands)
     _list_and_show(commands, "dataset", "dataset versions", "a dataset version", "ds_…")
 
