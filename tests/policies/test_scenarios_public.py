@@ -388,7 +388,7 @@ def test_a_rule_that_raises_denies_and_is_recorded(judge, base, policy, error):
 
 def test_two_engines_give_the_same_bytes(judge, base):
     """microsoft/regorus#402, open-policy-agent/opa#5264: two engines, two answers."""
-    chance = random.Random(7)  # noqa: S311 — a test draws
+    chance = random.Random(7)
     for name in BASES:
         for _ in range(12):
             facts = base(name)
