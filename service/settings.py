@@ -114,7 +114,7 @@ class Settings(BaseSettings):
         default=None, ge=0, description="What an hour on this machine costs, in euro cents."
     )
     policy_dirs: tuple[Path, ...] = Field(
-        default=(), description="Rule packs. Default: the shipped `eu-baseline` and `fr-hds`."
+        default=(), description="Rule packs. Default: all that ship (`policies/packs`)."
     )
     policy_keys: Path | None = Field(
         default=None,
