@@ -24,6 +24,10 @@ PLACES = (
     ("/derived/budget", "/cost"),
     ("/derived/gpai", "/training"),
     ("/derived/estimate", "/training"),
+    ("/derived/chain", "/storage"),
+    ("/derived/duties", "/purpose"),
+    ("/derived/dora", "/governance"),
+    ("/derived/certificates", "/compute"),
     ("/derived", ""),
 )
 

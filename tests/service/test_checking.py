@@ -17,10 +17,12 @@ import pytest
 from loopback import answering
 from ruamel.yaml import YAML
 
+from policies.facts import schema
 from policies.load import PACKS, read_packs
 from service import cli
 from service.client import Client
 from service.commands import checking
+from service.requests import DeploymentRequest, JobRequest
 
 ABROAD = {
     "compute__provider": "ovhcloud",
@@ -358,3 +360,19 @@ def test_the_pipeline_in_the_readme_is_one(tmp_path):
         assert done.returncode == status, verdict
     done = subprocess.run(["bash", "-ec", f"placet() {{ return 69; }}; {line}"], check=False)
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("places", "request_type"),
+    [(checking.JOB_PLACES, JobRequest), (checking.DEPLOYMENT_PLACES, DeploymentRequest)],
+)
+def test_facts_are_sought_in_members_that_documents_have(places, request_type):
+    for fact, member in places:
+        model = request_type
+        for name in member.split("/")[1:]:
+            assert name in model.model_fields, member
+            model = model.model_fields[name].annotation
+        shown = schema("facts")["properties"] | {"derived": schema("derived")}
+        for name in fact.split("/")[1:]:
+            assert name in shown, fact
+            shown = shown[name].get("properties", shown[name].get("items", {}))
