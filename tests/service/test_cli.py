@@ -531,7 +531,10 @@ def test_the_log_begins_with_its_start(house: Path, placet: Run):
     engine = open_engine(f"sqlite:///{house / 'placet.db'}")
     with engine.connect() as connection:
         rows = connection.exec_driver_sql("SELECT kind FROM audit_entry ORDER BY seq").scalars()
-        assert list(rows) == ["log.started", "principal.created"]
+        assert list(rows) == [
+            *("log.started", "policy.activated", "reference.recorded"),
+            "principal.created",
+        ]
     engine.dispose()
 
 

@@ -329,13 +329,37 @@ class TestFacts:
         assert decision.verdict != "deny"
         assert broken() == {"waived-needs-request", "waived-needs-waiver"}
 
-    @pytest.mark.parametrize("member", ["facts", "policy", "reference"])
-    def test_an_entry_that_names_another_document(self, operator, replayed, member):
+    def another(self, operator, member):
+        """Keep the same content of a decision's document under another digest."""
         data = operator.find("gate.decided", "train")["data"]
         value = json.loads(operator.documents[data[member]])
-        body = json.dumps(value, indent=1).encode()
-        data[member] = operator.keep(body)
+        return data, operator.keep(json.dumps(value, indent=1).encode())
+
+    def test_an_entry_that_names_other_facts(self, operator, replayed):
+        data, name = self.another(operator, "facts")
+        data["facts"] = name
         assert replayed()
+
+    @pytest.mark.parametrize("member", ["policy", "reference"])
+    def test_an_entry_that_names_what_was_not_in_force(self, operator, broken, member):
+        data, name = self.another(operator, member)
+        data[member] = name
+        assert broken() == {f"decision-under-{member}"}
+
+    @pytest.mark.parametrize("member", ["policy", "reference"])
+    def test_a_log_that_puts_in_force_what_no_record_names(self, operator, replayed, member):
+        data, name = self.another(operator, member)
+        old = data[member]
+        for entry in operator.entries:
+            if entry["data"].get(member) == old:
+                entry["data"][member] = name
+        assert replayed()
+
+    @pytest.mark.parametrize("member", ["policy", "reference"])
+    def test_a_log_that_leaves_out_what_is_in_force(self, operator, broken, member):
+        act = {"policy": "policy.activated", "reference": "reference.recorded"}[member]
+        operator.entries.remove(operator.find(act))
+        assert broken() == {f"decision-under-{member}"}
 
     def test_an_entry_with_another_verdict(self, operator, replayed):
         data = operator.find("gate.decided", "train")["data"]
