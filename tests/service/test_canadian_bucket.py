@@ -80,4 +80,4 @@ def test_data_behind_the_canadian_endpoint_is_denied_whatever_its_label(
         "country": "CA",
     }
     finding = _denied(world, job, "residency.datasets")
-    assert "CA" in finding["message"]
+    assert "Canada" in finding["message"]
