@@ -8,6 +8,7 @@ from pydantic import Discriminator, Tag
 from sqlmodel import Session, col, func, select
 
 from policies.policy import Policy
+from policies.reference import Reference
 from policies.render import explain
 from service import deployments, jobs
 from service.api.http import (
@@ -80,10 +81,11 @@ def _previewed(
         decision = deployments.preview(session, who, asked=body, context=wired.deployments)
     document = decision.document
     policy = Policy.from_bytes(load(session, document["policy"]))
+    reference = Reference.from_bytes(load(session, document["reference"]))
     return {
         "subject": kind,
         "verdict": decision.verdict,
-        "findings": [dict(one) for one in explain(decision, policy, language)],
+        "findings": [dict(one) for one in explain(decision, policy, language, reference)],
         "results": [
             {"rule": r.rule, "version": r.version, "effect": r.effect, "outcome": r.outcome}
             for r in decision.results

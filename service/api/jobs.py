@@ -12,6 +12,7 @@ from sqlmodel import Session, col, select
 
 from policies.decision import Decision
 from policies.policy import Policy
+from policies.reference import Reference
 from policies.render import explain
 from service import jobs
 from service.api import views
@@ -223,7 +224,8 @@ def decision_view(session: Session, row: StoredDecision, *, language: str) -> di
     everyone = session.exec(
         select(Approval).where(Approval.decision_id == row.id).order_by(Approval.id)
     )
-    findings = [dict(item) for item in explain(decision, policy, language)]
+    reference = Reference.from_bytes(load(session, row.reference_digest))
+    findings = [dict(item) for item in explain(decision, policy, language, reference)]
     return views.decision(row, findings, list(everyone), missing_approvals(row, given))
 
 
