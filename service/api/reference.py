@@ -32,6 +32,7 @@ from service.reference_rows import Attached
 router = APIRouter(route_class=StrictRoute)
 
 Table = Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")]
+TableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$")]
 Reason = Annotated[str, StringConstraints(max_length=2000, strip_whitespace=True)]
 
@@ -91,7 +92,7 @@ def list_tables(wired: Wired, who: Authenticated) -> dict[str, Any]:
 @router.get(
     "/reference/tables/{table}", tags=["reference data"], summary="List the rows of a table"
 )
-def list_rows(table: Table, wired: Wired, who: Authenticated) -> dict[str, Any]:
+def list_rows(table: TableName, wired: Wired, who: Authenticated) -> dict[str, Any]:
     """List the rows of a table as they are in force, each with its key and its origin.
 
     `origin` is `shipped`, with the overlay folder, or `overlay` for what an officer recorded. A
