@@ -8,9 +8,9 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from policies.commands import bundle, decide, lint, show, test
+from policies.commands import bundle, coverage, decide, diff, lint, mutate, show, sources, test
 
-_COMMANDS = (lint, test, show, decide, bundle)
+_COMMANDS = (lint, test, show, decide, coverage, mutate, sources, bundle)
 
 
 def add_commands(subparsers: Any) -> None:
