@@ -22,7 +22,8 @@ Nothing here signs or checks a signature: this room knows canonical bytes only.
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Mapping
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -30,6 +31,7 @@ from typing import Any
 from audit.canonical import CanonicalError, Digest, canonical, digest, is_digest, parse_canonical
 from policies.decision import GateError, parse_instant
 from policies.load import load_policy
+from policies.policy import Policy
 
 FORMAT = "placet.policy-bundle/1"
 PAYLOAD_TYPE = "application/vnd.placet.policy-manifest+json"
@@ -165,6 +167,30 @@ def build(
         "files": [{"path": p, "digest": d, "size_bytes": n} for p, d, n in _listed(files)],
     }
     return Bundle(_manifest(document), files)
+
+
+def policy_at(paths: Sequence[Path]) -> Policy:
+    """Load a policy from folders of packs, or from one file: a bundle or a policy document.
+
+    Who signed a bundle is not asked here.
+
+    Raises:
+        BundleError: a bundle is malformed, or its files are not the policy that it names.
+        RuleError: a rule does not lint, or the file is neither of both.
+        OSError: a path cannot be read.
+    """
+    if len(paths) != 1 or not paths[0].is_file():
+        return load_policy(paths)
+    data = paths[0].read_bytes()
+    if f'"format":"{FORMAT}"'.encode() not in data:
+        return Policy.from_bytes(data)
+    bundle = Bundle.from_bytes(data)
+    with tempfile.TemporaryDirectory() as folder:
+        bundle.write_to(Path(folder))
+        policy = load_policy([Path(folder)])
+    if policy.digest != bundle.manifest.policy:
+        raise BundleError("bundle: its files give another policy than its manifest names")
+    return policy
 
 
 def _listed(files: Mapping[str, str]) -> tuple[tuple[str, Digest, int], ...]:

@@ -3,7 +3,6 @@
 import argparse
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -11,13 +10,11 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from policies.bundle import FORMAT as BUNDLE_FORMAT
-from policies.bundle import Bundle, BundleError
+from policies.bundle import BundleError, policy_at
 from policies.decision import Decision, GateError
 from policies.gate import ReplayResult
 from policies.gate import replay as replay_record
 from policies.letter import letter
-from policies.load import load_policy
 from policies.policy import Policy
 from policies.reference import Reference, ReferenceDataError
 from policies.render import explain as explanations
@@ -66,31 +63,11 @@ def what_if(arguments: argparse.Namespace) -> int:
 
 def _candidate(paths: Sequence[Path]) -> Policy:
     try:
-        if len(paths) == 1 and paths[0].is_file():
-            return _of_file(paths[0].read_bytes())
-        return load_policy(paths)
+        return policy_at(paths)
     except (RuleError, BundleError) as error:
         raise CommandError(f"the candidate is refused: {error}", Status.USAGE) from error
     except OSError as error:
         raise CommandError(f"cannot read `{error.filename}`", Status.USAGE) from error
-
-
-def _of_file(data: bytes) -> Policy:
-    """Read a bundle, whoever signed it, or a policy document.
-
-    Raises:
-        BundleError: its files are not the policy that its manifest names.
-        RuleError: neither of both, or a rule does not lint.
-    """
-    if f'"format":"{BUNDLE_FORMAT}"'.encode() not in data:
-        return Policy.from_bytes(data)
-    bundle = Bundle.from_bytes(data)
-    with tempfile.TemporaryDirectory() as folder:
-        bundle.write_to(Path(folder))
-        policy = load_policy([Path(folder)])
-    if policy.digest != bundle.manifest.policy:
-        raise BundleError("bundle: its files give another policy than its manifest names")
-    return policy
 
 
 def _compared(candidate: Policy, history: Iterator[Past]) -> Iterator[Change]:
