@@ -1,17 +1,17 @@
 """Reading packs and reference data from folders: all or nothing.
 
 A pack is a folder with `pack.yaml` (`placet.pack/1`), `bases.yaml` (facts documents that the
-rules' own tests start from) and one rule in each other `*.yaml` file. A reference folder holds
-one table in each file: {"table": …, "defaults": {…}, "rows": [{…}, …]}, where `defaults` is
-written into each row that does not say otherwise. One wrong file refuses the whole load, so the
-policy that is active stays active. A file that is not read is one that somebody believes in: so a
+rules' own tests start from), perhaps `survivors.yaml`, and one rule in each other `*.yaml` file.
+A reference folder holds one table in each file: {"table": …, "defaults": {…}, "rows": [{…}, …]},
+where `defaults` is written into each row that does not say otherwise. One wrong file refuses the
+whole load, so the policy that is active stays active. A file that is not read is one that somebody believes in: so a
 pack holds regular `*.yaml` files and the texts in `_TEXTS`, and anything else refuses it, as does a
 folder beside packs that is none, or a link that leads out of the pack.
 """
 
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from policies.strict import MAX_YAML_BYTES, StrictError, parse_yaml
 
 PACKS = Path(__file__).parent / "packs"
 REFERENCE = Path(__file__).parent / "reference"
-_NOT_RULES = frozenset({"pack.yaml", "bases.yaml"})
+_NOT_RULES = frozenset({"pack.yaml", "bases.yaml", "survivors.yaml"})
 _TEXTS = frozenset({"README.md", "LICENSE", "LICENSE.md", "NOTICE"})
 
 
@@ -37,6 +37,8 @@ class Pack:
     rules: tuple[Rule, ...]
     tests: Mapping[str, tuple[Mapping[str, Any], ...]]
     bases: Mapping[str, Mapping[str, Any]]
+    survivors: Any = field(default_factory=lambda: {"mutants": []})
+    """Content of `survivors.yaml`, which `policies.mutate` reads."""
 
 
 def read_packs(dirs: Sequence[Path]) -> tuple[Pack, ...]:
@@ -125,7 +127,9 @@ def read_pack(folder: Path) -> Pack:
         rules.append(Rule({name: value for name, value in rule.items() if name != "tests"}))
     if not rules:
         raise RuleError(f"`{folder.name}`: a pack without rules")
-    return Pack(document, tuple(rules), tests, bases)
+    listed = folder / "survivors.yaml"
+    survivors = _yaml(listed) if listed.is_file() else {"mutants": []}
+    return Pack(document, tuple(rules), tests, bases, survivors)
 
 
 def _yaml(path: Path) -> Any:

@@ -24,10 +24,10 @@ from policies.evaluator import Evaluator
 from policies.facts import catalogue
 from policies.lint import described
 from policies.load import Pack
-from policies.pointers import Path, drop, join, put
+from policies.pointers import Path, drop, get, join, put
 from policies.policy import Policy
 from policies.reference import Reference
-from policies.rule import Rule
+from policies.rule import Rule, RuleError
 
 _SECOND, _DAY = dt.timedelta(seconds=1), dt.timedelta(days=1)
 _BOUNDS = frozenset(
@@ -36,6 +36,13 @@ _BOUNDS = frozenset(
 )
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
 Document = tuple[Mapping[str, Any], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """The list that a document has, cut to a length."""
+
+    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,25 @@ def mutate(
             progress(rule.id)
             found += _of_rule(rule, pack, reference, evaluator)
     return (*found, *_of_obligations(packs))
+
+
+def survivors(pack: Pack) -> dict[tuple[str, str], str]:
+    """Return why a mutant may survive, by rule and mutant, as the pack's `survivors.yaml` says.
+
+    Raises:
+        RuleError: the file has another shape, or a reason is empty.
+    """
+    listed: Any = pack.survivors
+    if not isinstance(listed, Mapping) or set(listed) != {"mutants"}:
+        raise RuleError(f"pack `{pack.document['id']}`: survivors.yaml: expected `mutants` alone")
+    found: dict[tuple[str, str], str] = {}
+    for row in listed["mutants"] or ():
+        if not isinstance(row, Mapping) or set(row) != {"rule", "mutant", "reason"}:
+            raise RuleError("survivors.yaml: expected rows of `rule`, `mutant` and `reason`")
+        if not str(row["reason"]).strip():
+            raise RuleError(f"survivors.yaml: `{row['rule']}`: write the reason")
+        found[str(row["rule"]), str(row["mutant"])] = str(row["reason"])
+    return found
 
 
 def _of_rule(
@@ -118,7 +144,9 @@ def _boundary(rule: Rule, own: Sequence[Document]) -> Iterator[Document]:
 def _with(seen: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any] | None:
     varied = copy.deepcopy(dict(seen))
     try:
-        if value is None:
+        if isinstance(value, Short):
+            put(varied, join(first(path)), get(varied, join(first(path)))[: value.length])
+        elif value is None:
             drop(varied, join(first(path)))
         else:
             put(varied, join(first(path)), value)
@@ -135,7 +163,8 @@ def _instants(rule: Rule, at: str) -> list[str]:
 
 def _values(rule: Rule) -> dict[Path, list[Any]]:
     """Say which values around its bounds each fact of a rule should take; None is absent."""
-    found: dict[Path, list[Any]] = {}
+    named = (*rule.applies_needs, *rule.requires_needs)
+    found: dict[Path, list[Any]] = {path: [None] for path in named}
     for schema in (rule.applies_when or {}, rule.requires):
         for at, node in nodes(schema):
             path = fact_path(at)
@@ -156,7 +185,7 @@ def _near(node: Mapping[str, Any]) -> list[Any]:
     for keyword in sorted({"minimum", "maximum"} & set(node)):
         near += [node[keyword] - 1, node[keyword], node[keyword] + 1]
     if "minItems" in node or "contains" in node:
-        near.append([])
+        near += [[], Short(max(node.get("minItems", 1), 1))]
     return near
 
 
@@ -261,20 +290,19 @@ def _replaced(document: Mapping[str, Any], at: Path, value: Any) -> dict[str, An
 
 
 def _of_obligations(packs: Sequence[Pack]) -> Iterator[Mutant]:
-    whole = _asked_for([pack.document for pack in packs])
-    for number, pack in enumerate(packs):
+    """Drop each obligation of each pack; a pack may be in force alone, so it is judged alone."""
+    for pack in packs:
+        whole = _asked_for(pack.document)
         for index, each in enumerate(pack.document["obligations"]):
             kept = [o for i, o in enumerate(pack.document["obligations"]) if i != index]
-            documents = [one.document for one in packs]
-            documents[number] = {**pack.document, "obligations": kept}
             name = f"obligation {each['family']} for {each['data']} data dropped"
-            killed = _asked_for(documents) != whole
+            killed = _asked_for({**pack.document, "obligations": kept}) != whole
             yield Mutant(f"pack {pack.document['id']}", name, "boundary" if killed else "")
 
 
-def _asked_for(documents: Sequence[Mapping[str, Any]]) -> set[tuple[str, str, str]]:
+def _asked_for(pack: Mapping[str, Any]) -> set[tuple[str, str, str]]:
     """List which families bind, by stage and class of data."""
-    obligations = Policy(tuple(documents), ()).obligations
+    obligations = Policy((pack,), ()).obligations
     classes = {o.data for o in obligations} | {"none"}
     every = dict.fromkeys(classes, False)
     return {

@@ -14,7 +14,7 @@ from policies.commands.grammar import command, line, packs_of, say
 from policies.commands.test import chosen
 from policies.evaluator import default_evaluator
 from policies.load import load_reference
-from policies.mutate import Mutant, mutate
+from policies.mutate import Mutant, mutate, survivors
 
 BAR_PERCENT = 95
 _EXAMPLES = (
@@ -36,18 +36,18 @@ def _run(options: argparse.Namespace) -> int:
     found = mutate(chosen(packs, options.rules), reference, default_evaluator(), progress=_progress)
     seconds = time.monotonic() - began
     _progress("")
-    reasons = {}
-    survivors = [mutant for mutant in found if not mutant.killed_by]
-    unexplained = [m for m in survivors if (m.rule, m.name) not in reasons]
+    reasons = {key: why for pack in packs for key, why in survivors(pack).items()}
+    left = [mutant for mutant in found if not mutant.killed_by]
+    unexplained = [m for m in left if (m.rule, m.name) not in reasons]
     kinds = Counter(mutant.killed_by for mutant in found)
     killed = kinds["cases"] + kinds["boundary"]
     fine = bool(found) and not unexplained and killed * 100 >= BAR_PERCENT * len(found)
     if options.json:
-        rows = [_row(m, reasons) for m in survivors]
+        rows = [_row(m, reasons) for m in left]
         say({"mutants": len(found), "cases": kinds["cases"], "boundary": kinds["boundary"],
              "survivors": rows, "unexplained": len(unexplained)})  # fmt: skip
         return 0 if fine else 1
-    for mutant in survivors:
+    for mutant in left:
         reason = reasons.get((mutant.rule, mutant.name), "unexplained")
         line(f"SURVIVED  {mutant.rule}  {mutant.name}: {reason}")
     share = killed * 1000 // max(len(found), 1)
