@@ -8,9 +8,20 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from policies.commands import bundle, coverage, decide, diff, lint, mutate, show, sources, test
+from policies.commands import (
+    bundle,
+    coverage,
+    decide,
+    diff,
+    lint,
+    mutate,
+    show,
+    sources,
+    table,
+    test,
+)
 
-_COMMANDS = (lint, test, show, decide, coverage, mutate, sources, bundle)
+_COMMANDS = (lint, test, show, decide, coverage, mutate, sources, table, diff, bundle)
 
 
 def add_commands(subparsers: Any) -> None:

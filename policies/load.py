@@ -4,9 +4,9 @@ A pack is a folder with `pack.yaml` (`placet.pack/1`), `bases.yaml` (facts docum
 rules' own tests start from), perhaps `survivors.yaml`, and one rule in each other `*.yaml` file.
 A reference folder holds one table in each file: {"table": …, "defaults": {…}, "rows": [{…}, …]},
 where `defaults` is written into each row that does not say otherwise. One wrong file refuses the
-whole load, so the policy that is active stays active. A file that is not read is one that somebody believes in: so a
-pack holds regular `*.yaml` files and the texts in `_TEXTS`, and anything else refuses it, as does a
-folder beside packs that is none, or a link that leads out of the pack.
+whole load, so the policy that is active stays active. A file that is not read is one that somebody
+believes in: so a pack holds regular `*.yaml` files and the texts in `_TEXTS`, and anything else
+refuses it, as does a folder beside packs that is none, or a link that leads out of the pack.
 """
 
 import stat
