@@ -61,6 +61,7 @@ Running (`audit.consent`, `audit.lineage`)
     dispatch-after-deny         … and the latest verdict is not deny
     dispatch-after-refusal, dispatch-after-expiry
                                 … and the latest decision was neither refused nor did it expire
+    dispatch-after-waiver       … nor counts a waiver that was revoked or ended before
     dispatch-after-cancel       … and the job was never cancelled before
     dispatch-binds-record       … and the latest record is the one dispatched under
     dispatch-needs-approvals    … and, when it required approval, has it
@@ -79,8 +80,8 @@ What came of it (`audit.lineage`)
     model-binds-artefacts       … with these artefacts
     model-once                  one model version for each run, one registration for each of them
     activation-needs-request, activation-needs-decision, activation-after-deny,
-    activation-after-refusal, activation-after-expiry, activation-binds-record,
-    activation-needs-approvals, activation-uses-decision-once
+    activation-after-refusal, activation-after-expiry, activation-after-waiver,
+    activation-binds-record, activation-needs-approvals, activation-uses-decision-once
                                 deployment.activated: as for a dispatch, at stage deploy
     activation-binds-model      … of the model version that was requested
     activation-binds-artefacts  … with the artefacts that it was registered with
@@ -182,9 +183,11 @@ class Invariants:
 
     def _check_dispatch(self, event: Event, subject: Subject) -> None:
         self._consent.check("dispatch", subject, str(event.data["record"]))
+        self._waivers.check("dispatch", event, subject)
 
     def _check_activation(self, event: Event, subject: Subject) -> None:
         self._consent.check("activation", subject, str(event.data["record"]))
+        self._waivers.check("activation", event, subject)
 
     def _violate(self, rule: str, detail: str) -> None:
         self.num_violations += 1

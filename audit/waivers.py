@@ -47,6 +47,7 @@ class Waivers:
         self._violate = violate
         self._consent = consent
         self._known: dict[JsonValue, Exemption] = {}
+        self._counted: dict[Subject, dict[str, Exemption]] = {}
 
     def request(self, event: Event, subject: Subject) -> None:
         """Take in waiver.requested; the first one with an id counts."""
@@ -92,6 +93,7 @@ class Waivers:
 
     def decide(self, event: Event, subject: Subject, record: bytes | None) -> None:
         """Hold a decision's record, when it is enclosed, against the waivers of the log."""
+        self._counted.pop(subject, None)
         if record is None or (b"waive" not in record and b"\\" not in record):
             return
         if _NO_WAIVERS in record and b'"waived"' not in record and b"\\" not in record:
@@ -105,11 +107,20 @@ class Waivers:
             at = str(document["evaluated_at"])
             sound = [one for one in named if self._is_sound(one, subject, at)]
             waived = [(r["rule"], r["version"]) for r in results if r["outcome"] == "waived"]
+            self._counted[subject] = {str(one["id"]): self._known[one["id"]] for one in sound}
         except (CanonicalError, AttributeError, KeyError, TypeError) as cause:
             detail = f"{event.data['record']}: {type(cause).__name__}"
             self._violate("waived-record-readable", detail)
             return
         self._check_covered(waived, sound)
+
+    def check(self, move: str, event: Event, subject: Subject) -> None:
+        """Check that every waiver that the latest decision counts still holds at this move."""
+        at = f"{event.at[:19]}Z"
+        for name, found in self._counted.get(subject, {}).items():
+            if found.ending is not None or at >= str(found.terms["expires_at"]):
+                why = found.ending or "its end"
+                self._violate(f"{move}-after-waiver", f"{name} counted, and this is after {why}")
 
     def _check_covered(
         self,

@@ -109,6 +109,32 @@ class TestForgedRecords:
         assert found == [(5, "waived-needs-waiver")]
 
 
+class TestUse:
+    """A decision that counted a waiver is worth nothing once the waiver is over."""
+
+    def test_it_was_revoked_before_the_dispatch(self, world, rules):
+        *before, dispatching = excused(world)
+        end = world.event("waiver.revoked", actor=world.officer, waiver=world.waiver)
+        assert rules(*before, end, dispatching) == [(7, "dispatch-after-waiver")]
+
+    @pytest.mark.parametrize(
+        ("at", "expected"),
+        [
+            ("2026-12-06T23:59:59.999Z", []),
+            ("2026-12-07T00:00:00.000Z", [(6, "dispatch-after-waiver")]),
+        ],
+    )
+    def test_it_had_ended_before_the_dispatch(self, world, rules, change, at, expected):
+        *before, dispatching = excused(world)
+        assert rules(*before, change(dispatching, at=at)) == expected
+
+    def test_a_later_decision_without_it_may_be_used(self, world, rules):
+        *before, _ = excused(world)
+        end = world.event("waiver.revoked", actor=world.officer, waiver=world.waiver)
+        again = world.decided("allow", "allowed without it")
+        assert rules(*before, end, again, world.dispatching("allowed without it")) == []
+
+
 class TestBinding:
     @pytest.mark.parametrize(
         ("member", "value", "rule"),
