@@ -122,8 +122,15 @@ def training_fact(request: JobRequest, base: BaseModel, dataset: DatasetVersion)
 
 
 def registry_place(reference: Reference, image: str) -> Place:
-    """Find the place of a container registry by the host in an image's name; never by a label."""
-    host = image.partition("/")[0].partition(":")[0]
+    """Find the place of a container registry by the host in an image's name; never by a label.
+
+    A first part is a host only before a slash and with a dot or a port in it, as engines read it:
+    `s3.example:5000@sha256:…` is a tag, and `s3/image` a name, on the engine's default registry.
+    """
+    first, slash, _ = image.partition("/")
+    host = first.partition(":")[0]
+    if not slash or not ("." in first or ":" in first) or "@" in first:
+        return NOWHERE
     for row in reference.rows("endpoints"):
         if row["host"] == host:
             return Place(row["provider"], row["service"], row["region"], None)

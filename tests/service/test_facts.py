@@ -3,6 +3,7 @@
 import pytest
 
 from policies.load import load_reference
+from policies.reference import Reference
 from service import facts
 from service.places import NOWHERE, Place
 from service.requests import Governance
@@ -25,6 +26,26 @@ def test_a_registry_is_placed_by_the_host_in_the_image_name(port):
 )
 def test_a_registry_that_is_not_listed_has_no_place(image):
     assert facts.registry_place(REFERENCE, image) == NOWHERE
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        f"s3.gra.io.cloud.ovh.net@{DIGEST}",
+        f"s3.gra.io.cloud.ovh.net:5000@{DIGEST}",
+        f"s3.gra.io.cloud.ovh.net:gra@{DIGEST}",
+        "s3.gra.io.cloud.ovh.net",
+    ],
+)
+def test_a_name_without_a_slash_is_an_image_of_the_default_registry(image):
+    assert facts.registry_place(REFERENCE, image) == NOWHERE
+
+
+def test_a_first_part_without_dot_or_port_is_no_host():
+    row = {**next(iter(REFERENCE.rows("endpoints"))), "host": "harbor"}
+    reference = Reference({**REFERENCE.tables, "endpoints": (row,)}, REFERENCE.site)
+
+    assert facts.registry_place(reference, f"harbor/trainer@{DIGEST}") == NOWHERE
 
 
 def test_places_are_stated_by_role_and_nulls_stay():
