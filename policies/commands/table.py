@@ -15,7 +15,7 @@ from policies.commands.grammar import command, line, packs_of, say
 from policies.evaluator import default_evaluator
 from policies.load import load_reference, policy_of
 from policies.rule import RuleError
-from policies.table import State, implied, states
+from policies.table import State, implied, states, unmentioned
 
 _MEMBERS = ("data", "compute", "storage", "certificate", "budget", "verdict")
 _EXAMPLES = "placet policy table\nplacet policy table --format csv > table.csv"
@@ -55,13 +55,14 @@ def _summary(found: Sequence[State], rules: Sequence[str]) -> dict[str, Any]:
         "verdicts": dict(sorted(Counter(s.verdict for s in found).items())),
         "never_violated": [r for r in rules if "violated" not in given[r]],
         "never_applicable": [r for r in rules if given[r] <= {"not_applicable", None}],
+        "unmentioned": unmentioned(found),
         "implied": [list(pair) for pair in implied(found, rules)],
     }
 
 
 def _markdown(found: Sequence[State], summary: dict[str, Any]) -> None:
     line(f"{len(found)} states: " + ", ".join(f"{n} {v}" for v, n in summary["verdicts"].items()))
-    for name in ("never_violated", "never_applicable"):
+    for name in ("never_violated", "never_applicable", "unmentioned"):
         line(f"\n{name.replace('_', ' ')} here: {', '.join(summary[name]) or 'none'}")
     pairs = ", ".join(f"{a} by {b}" for a, b in summary["implied"])
     line(f"\nimplied here: {pairs or 'none'}\n\nnot denied:\n\n| {' | '.join(_MEMBERS)} |")
