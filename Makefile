@@ -18,7 +18,7 @@ MODEL := $(CACHE)/smollm2-135m-instruct
 
 export PLACET_BASE_MODEL ?= $(abspath $(MODEL))
 
-.PHONY: help setup demo test lint type pytest golden bench-gate build check clean distclean
+.PHONY: help setup demo test lint type pytest policy golden bench-gate build check clean distclean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,12 @@ type: $(VENV)/.ready ## Check types
 pytest: $(VENV)/.ready $(MODEL)/config.json ## Run the tests only
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --timeout 600 \
 		--durations 15
+
+policy: $(VENV)/.ready ## Test the rules: own tests, coverage by outcome, mutants, decision table
+	$(BIN)/python -m policies test
+	$(BIN)/python -m policies coverage
+	$(BIN)/python -m policies mutate
+	$(BIN)/python -m policies table
 
 golden: $(VENV)/.ready ## Rewrite the golden files; look at the difference before committing
 	PLACET_GOLDEN=1 $(BIN)/python -m pytest -q -m "not e2e and not model" -p no:randomly
