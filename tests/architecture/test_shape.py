@@ -15,6 +15,7 @@ _GENERATED = "migrations/versions"  # a migration is written once, by a generato
 
 # Who may ask what time it is. Everyone else receives a clock or an instant.
 CLOCKS = {
+    "policies/commands/sources.py": "the day to look from, when --on does not say",
     "service/clock.py": "the clock that composition roots choose",
     "service/ids.py": "a UUIDv7 starts with the time; ids only sort by it",
     "service/demo/house.py": "names the folder of one demo run; the demo is a composition root",
