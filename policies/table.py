@@ -1,146 +1,174 @@
-"""A decision table: every combination of a few abstract facts of a training job, decided.
+"""The decision table: every combination of a few abstract facts, and what the gate says. Pure.
 
-A state is data class x place of the computing x place of data and outputs x state of
-certificates x budget. Places come from the reference data; the states of certificates from the
-facts catalogue, laid over what is derived, as if an operator had attached them. `None` stands for
-unknown. The other facts are those of one base document, in which everything else is in order.
+It is the view of completeness: an officer sees which worlds are allowed at all, and whether one of
+them should not be. `worlds.yaml` holds the axes; each world is a whole facts document, decided by
+the gate itself, so nothing here judges.
 """
 
 import copy
+import functools
+import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from importlib import resources
 from typing import Any
 
-from audit.canonical import canonical
-from policies.cases import DEFAULT_INSTANT
-from policies.decision import parse_instant
-from policies.derive import derive
-from policies.evaluator import Evaluator
-from policies.facts import catalogue, contract_errors
-from policies.judging import Checked, Question, judge
-from policies.lint import described
+from policies.decision import VERDICTS
+from policies.gate import decide
+from policies.pointers import put
 from policies.policy import Policy
 from policies.reference import Reference
+from policies.strict import parse_yaml
 
-BUDGETS: Mapping[str, int | None] = {"within": 100, "at": 10_000, "over": 10_001, "unknown": None}
-_SERVICES = {
-    "own-site": ("local-process", "filesystem"),
-    "ovhcloud": ("ai-training", "object-storage"),
-    "aws": ("ec2", "s3"),
-}
-PLACES: Sequence[tuple[str, str] | None] = (
-    ("own-site", "site"), ("ovhcloud", "GRA"), ("ovhcloud", "UK1"),
-    ("aws", "eu-west-3"), ("aws", "us-east-1"), None,
-)  # fmt: skip
+STAGES = ("train", "deploy")
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """One line of the table: the abstract facts, the verdict, and each rule's outcome."""
+class World:
+    """One combination of values, by axis, and what the gate said of it.
 
-    data: str
-    compute: str
-    storage: str
-    certificate: str
-    budget: str
-    verdict: str
-    outcomes: Mapping[str, str]
-    derived: Mapping[str, Any]
-
-
-def states(
-    policy: Policy, reference: Reference, base: Mapping[str, Any], evaluator: Evaluator
-) -> Iterator[State]:
-    """Decide every state; the order is fixed. A second for about two thousand states.
-
-    Raises:
-        ValueError: a state breaks the facts contract.
+    `findings` are (rule, outcome) of every rule in force, pass and not applicable included.
     """
-    tags = ["unknown", *_known("/datasets/*/categories_declared/*")]
-    kinds = ["unknown", *_known("/derived/compute/hds/status")]
-    about = (reference.digest, DEFAULT_INSTANT, "job:table", (), evaluator)
-    question = Question(policy, *about)
-    for tag, compute, storage, budget in product(tags, PLACES, PLACES, BUDGETS):
-        facts = _facts(base, tag, compute, storage, BUDGETS[budget])
-        _, plain, errors = contract_errors(facts, evaluator)
-        if errors:
-            raise ValueError(f"the state {tag}, {compute} breaks the contract: {errors[0]}")
-        checked = Checked(canonical([plain])[1:-1], plain, [])
-        found = derive(facts, reference, parse_instant(DEFAULT_INSTANT))
-        data = found.get("data", {})
-        needs = data.get("french_health"), data.get("gov_sensitive")
-        for kind in kinds if True in needs and budget == "within" else kinds[:1]:
-            derived = _certified(found, kind)
-            made = judge(question, checked, derived)
-            outcomes = {finding.rule: finding.outcome for finding in made.results}
-            names = tag, _name(compute), _name(storage), kind, budget
-            yield State(*names, made.verdict, outcomes, derived)
+
+    stage: str
+    values: Mapping[str, str]
+    verdict: str
+    findings: tuple[tuple[str, str], ...]
+
+    @property
+    def deciding(self) -> tuple[str, ...]:
+        """Return the rules that are neither passed nor not applicable."""
+        quiet = ("pass", "not_applicable")
+        return tuple(rule for rule, outcome in self.findings if outcome not in quiet)
 
 
-def _known(pattern: str) -> list[str]:
-    return [str(each) for each in (described(catalogue(), pattern) or {}).get("enum", ())]
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a table as a whole tells.
+
+    Attributes:
+        verdicts: worlds by stage and verdict.
+        never_violated: rules that are asked, and that no world violates.
+        never_asked: rules that apply in no world, or are not in force on its day.
+        implied: (rule, other), of those that deny: every world that violates the first violates the
+            other.
+        unmentioned: data categories that belong to no class, so that no rule can tell them apart.
+    """
+
+    verdicts: Mapping[str, Mapping[str, int]]
+    never_violated: tuple[str, ...]
+    never_asked: tuple[str, ...]
+    implied: tuple[tuple[str, str], ...]
+    unmentioned: tuple[str, ...]
 
 
-def _name(place: tuple[str, str] | None) -> str:
-    return "unknown" if place is None else "/".join(place)
+@functools.cache
+def _spec() -> Any:
+    return parse_yaml(resources.files("policies").joinpath("worlds.yaml").read_bytes())
 
 
-def _facts(
-    base: Mapping[str, Any],
-    tag: str,
-    compute: tuple[str, str] | None,
-    storage: tuple[str, str] | None,
-    cents: int | None,
-) -> dict[str, Any]:
-    facts = copy.deepcopy({k: v for k, v in base.items() if k != "derived"})
-    facts["compute"] |= _place(compute, 0)
-    for each in (*facts["datasets"], *facts["storage"]):
-        each.update(_place(storage, 1))
-    declared = None if tag == "unknown" else [tag]
-    facts["datasets"][0] |= {"categories_declared": declared, "categories_detected": []}
-    facts["cost"]["estimate_cents"] = cents
+def axes(stage: str) -> dict[str, tuple[str, ...]]:
+    """Return the values of every axis of a stage, in order; `certificates` comes last."""
+    found = {name: tuple(values) for name, values in _spec()[stage]["axes"].items()}
+    return {**found, "certificates": tuple(_spec()["certificates"])}
+
+
+def size(stage: str) -> int:
+    """Return how many worlds a stage has."""
+    total = 1
+    for values in axes(stage).values():
+        total *= len(values)
+    return total
+
+
+def worlds(policy: Policy, reference: Reference, stage: str) -> Iterator[World]:
+    """Decide on every world of a stage, in the order of the axes; about 1 ms each.
+
+    `reference` is laid under: the site and the recorded certificates are those of the worlds.
+    """
+    spec = _spec()
+    names = axes(stage)
+    sited = Reference(reference.tables, spec["sited"])
+    references = {name: _certified(sited, name) for name in spec["certificates"]}
+    for combination in itertools.product(*names.values()):
+        values = dict(zip(names, combination, strict=True))
+        made = decide(
+            policy,
+            references[values["certificates"]],
+            facts_of(stage, values),
+            evaluated_at=spec["instant"],
+            subject="case:table",
+        )
+        findings = tuple((one.rule, one.outcome) for one in made.results)
+        yield World(stage, values, made.verdict, findings)
+
+
+def facts_of(stage: str, values: Mapping[str, str]) -> dict[str, Any]:
+    """Build the facts document of a world."""
+    spec = _spec()[stage]
+    facts: dict[str, Any] = copy.deepcopy(spec["base"])
+    for axis, chosen in spec["axes"].items():
+        for pointer, value in chosen[values[axis]].items():
+            put(facts, pointer, copy.deepcopy(value))
     return facts
 
 
-def _place(place: tuple[str, str] | None, service: int) -> dict[str, str | None]:
-    provider, region = place or (None, None)
-    name = _SERVICES[provider][service] if provider else None
-    return {"provider": provider, "region": region, "service": name}
-
-
-def _certified(found: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Lay a state of certificates over every place."""
-    derived: dict[str, Any] = copy.deepcopy(dict(found))
-    parts = *derived.get("datasets", ()), *derived.get("storage", ())
-    places = [derived.get("compute", {}), *parts]
-    for place, scheme in product(places, ("hds", "secnumcloud")):
-        if kind == "unknown":
-            place.pop(scheme, None)
-            continue
-        place[scheme] = {"status": kind, "days_short": 0}
-        if scheme == "hds":
-            place[scheme]["missing_activities"] = 0
-    return derived
-
-
-def implied(found: Sequence[State], rules: Sequence[str]) -> list[tuple[str, str]]:
-    """List (rule, other): wherever the rule is violated in the table, the other one is too."""
-    violated = {
-        rule: {i for i, state in enumerate(found) if state.outcomes.get(rule) == "violated"}
-        for rule in rules
-    }
-    return [
-        (rule, other)
-        for rule, other in product(rules, rules)
-        if rule != other and violated[rule] and violated[rule] <= violated[other]
+def _certified(reference: Reference, name: str) -> Reference:
+    """Return the reference data with what the operator of a world has recorded."""
+    spec = _spec()
+    dates = spec["certificates"][name]
+    if dates is None:
+        return reference
+    rows = [
+        {
+            **place,
+            **dates,
+            "scheme": scheme,
+            "status": "attested",
+            "framework_version": version,
+            "activities": [1, 2, 3, 4, 5, 6],
+            "confidence": "declared",
+            "checked_on": spec["sited"]["checked_on"],
+            "source": "the decision table's own world",
+        }
+        for place in spec["certified"]
+        for scheme, version in spec["schemes"].items()
     ]
+    tables = {**reference.tables, "certificates": (*reference.rows("certificates"), *rows)}
+    return Reference(tables, reference.site)
 
 
-def unmentioned(found: Sequence[State]) -> list[str]:
-    """List the data classes that no rule tells from `public` anywhere in the table."""
-    said: dict[str, list[Any]] = {}
-    for state in found:
-        if state.certificate == "unknown":
-            said.setdefault(state.data, []).append((state.verdict, state.outcomes))
-    return [tag for tag, told in said.items() if tag != "public" and told == said.get("public")]
+def survey(policy: Policy, reference: Reference, decided: Sequence[World]) -> Survey:
+    """Sum up what a list of worlds shows about the policy."""
+    counts: dict[str, Counter[str]] = {}
+    against: dict[str, set[int]] = {rule.id: set() for rule in policy.rules}
+    asked: set[str] = set()
+    for number, world in enumerate(decided):
+        counts.setdefault(world.stage, Counter())[world.verdict] += 1
+        for rule, outcome in world.findings:
+            if outcome != "not_applicable":
+                asked.add(rule)
+            if outcome == "violated":
+                against[rule].add(number)
+    effects = {rule.id: rule.effect for rule in policy.rules}
+    refusing = {rule: seen for rule, seen in against.items() if seen and effects[rule] == "deny"}
+    implied = tuple(
+        (rule, other)
+        for rule, seen in sorted(refusing.items())
+        for other, others in sorted(refusing.items())
+        if rule != other and seen <= others and (seen != others or rule < other)
+    )
+    return Survey(
+        verdicts={stage: {v: found[v] for v in VERDICTS} for stage, found in counts.items()},
+        never_violated=tuple(sorted(r for r, seen in against.items() if not seen and r in asked)),
+        never_asked=tuple(sorted(set(against) - asked)),
+        implied=implied,
+        unmentioned=tuple(
+            sorted(
+                str(row["tag"])
+                for row in reference.rows("categories")
+                if not row["classes"] and not row["implies"] and row["same_as"] is None
+            )
+        ),
+    )

@@ -1,72 +1,111 @@
-"""`placet policy table`: decide every combination of a few abstract facts, and count.
+"""`placet policy table`: decide every combination of a few abstract facts, and show what comes out.
 
-Exit 1 when not one state is decided. The claims about the shipped table stand in the tests.
+The rows that are not denied are what an officer reads: is there one that should not be? The claims
+about the shipped packs stand in the tests.
 """
 
 import argparse
 import csv
 import sys
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from policies.cases import CASE_SITE
 from policies.commands.grammar import command, line, packs_of, say
-from policies.evaluator import default_evaluator
 from policies.load import load_reference, policy_of
-from policies.rule import RuleError
-from policies.table import State, implied, states, unmentioned
+from policies.table import STAGES, Survey, World, axes, size, survey, worlds
 
-_MEMBERS = ("data", "compute", "storage", "certificate", "budget", "verdict")
-_EXAMPLES = "placet policy table\nplacet policy table --format csv > table.csv"
+_EVERY = 500
 
 
 def add(commands: Any) -> None:
     """Add `table` to the commands of `placet policy`."""
-    text = "decide every combination of a few abstract facts, and count"
-    parser = command(commands, "table", text, _EXAMPLES, _run)
-    parser.add_argument("--base", default="health", help="base document of a pack to vary")
+    parser = command(
+        commands,
+        "table",
+        "decide every combination of a few abstract facts, and list what is not denied",
+        "placet policy table\n"
+        "placet policy table --stage deploy --all --format csv > table.csv\n"
+        "placet policy table --json",
+        _run,
+    )
+    parser.add_argument("--stage", choices=STAGES, action="append", help="only this stage")
+    parser.add_argument("--all", action="store_true", help="list what is denied, too")
     parser.add_argument("--format", choices=("markdown", "csv"), default="markdown")
 
 
 def _run(options: argparse.Namespace) -> int:
-    packs = packs_of(options)
-    base = next((p.bases[options.base] for p in packs if options.base in p.bases), None)
-    if base is None or base["stage"] != "train":
-        raise RuleError(f"--base {options.base}: expected a base of stage train in `bases.yaml`")
-    policy, reference = policy_of(packs), load_reference(options.reference, site=CASE_SITE)
-    found = list(states(policy, reference, base, default_evaluator()))
-    rules = [rule.id for rule in policy.rules if "train" in rule.stages]
+    policy, reference = policy_of(packs_of(options)), load_reference(options.reference)
+    stages = options.stage or list(STAGES)
+    found = [
+        world
+        for stage in stages
+        for world in _progress(worlds(policy, reference, stage), stage, size(stage))
+    ]
+    seen = survey(policy, reference, found)
+    shown = [world for world in found if options.all or world.verdict != "deny"]
     if options.json:
-        say({"states": [{m: getattr(s, m) for m in _MEMBERS} for s in found],
-             **_summary(found, rules)})  # fmt: skip
+        say({**_summary(seen), "worlds": [_document(world) for world in shown]})
     elif options.format == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(_MEMBERS)
-        writer.writerows([getattr(s, m) for m in _MEMBERS] for s in found)
+        _csv(shown, stages)
     else:
-        _markdown(found, _summary(found, rules))
-    return 0 if found else 1
+        _markdown(shown, stages, seen)
+    return 0
 
 
-def _summary(found: Sequence[State], rules: Sequence[str]) -> dict[str, Any]:
-    given = {rule: {state.outcomes.get(rule) for state in found} for rule in rules}
+def _progress(found: Iterator[World], stage: str, total: int) -> Iterator[World]:
+    """Pass worlds on, and say on a terminal how far it got."""
+    is_watched = sys.stderr.isatty()
+    for number, world in enumerate(found, 1):
+        if is_watched and (number % _EVERY == 0 or number == total):
+            end = "\n" if number == total else ""
+            sys.stderr.write(f"\r{stage}: {number} of {total}{end}")
+            sys.stderr.flush()
+        yield world
+
+
+def _document(world: World) -> dict[str, Any]:
     return {
-        "verdicts": dict(sorted(Counter(s.verdict for s in found).items())),
-        "never_violated": [r for r in rules if "violated" not in given[r]],
-        "never_applicable": [r for r in rules if given[r] <= {"not_applicable", None}],
-        "unmentioned": unmentioned(found),
-        "implied": [list(pair) for pair in implied(found, rules)],
+        "stage": world.stage,
+        **world.values,
+        "verdict": world.verdict,
+        "rules": list(world.deciding),
     }
 
 
-def _markdown(found: Sequence[State], summary: dict[str, Any]) -> None:
-    line(f"{len(found)} states: " + ", ".join(f"{n} {v}" for v, n in summary["verdicts"].items()))
-    for name in ("never_violated", "never_applicable", "unmentioned"):
-        line(f"\n{name.replace('_', ' ')} here: {', '.join(summary[name]) or 'none'}")
-    pairs = ", ".join(f"{a} by {b}" for a, b in summary["implied"])
-    line(f"\nimplied here: {pairs or 'none'}\n\nnot denied:\n\n| {' | '.join(_MEMBERS)} |")
-    line("|---" * len(_MEMBERS) + "|")
-    for state in found:
-        if state.verdict != "deny":
-            line("| " + " | ".join(getattr(state, m) for m in _MEMBERS) + " |")
+def _summary(seen: Survey) -> dict[str, Any]:
+    return {
+        "verdicts": {stage: dict(counts) for stage, counts in seen.verdicts.items()},
+        "never_violated": list(seen.never_violated),
+        "never_asked": list(seen.never_asked),
+        "implied": [list(pair) for pair in seen.implied],
+        "unmentioned": list(seen.unmentioned),
+    }
+
+
+def _csv(shown: Sequence[World], stages: Sequence[str]) -> None:
+    names = list(dict.fromkeys(name for stage in stages for name in axes(stage)))
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(["stage", *names, "verdict", "rules"])
+    for world in shown:
+        values = [world.values.get(name, "") for name in names]
+        writer.writerow([world.stage, *values, world.verdict, " ".join(world.deciding)])
+
+
+def _markdown(shown: Sequence[World], stages: Sequence[str], seen: Survey) -> None:
+    for stage in stages:
+        counts = ", ".join(f"{n} {v}" for v, n in seen.verdicts[stage].items() if n)
+        line(f"## {stage}: {size(stage)} worlds: {counts}\n")
+        names = list(axes(stage))
+        line(f"| {' | '.join([*names, 'verdict', 'rules'])} |")
+        line("|---" * (len(names) + 2) + "|")
+        for world in shown:
+            if world.stage == stage:
+                values = [world.values[name] for name in names]
+                cells = [*values, world.verdict, ", ".join(world.deciding)]
+                line(f"| {' | '.join(cells)} |")
+        line("")
+    pairs = ", ".join(f"{one} by {other}" for one, other in seen.implied)
+    line(f"never violated here: {', '.join(seen.never_violated) or 'none'}\n")
+    line(f"not asked here: {', '.join(seen.never_asked) or 'none'}\n")
+    line(f"implied here: {pairs or 'none'}\n")
+    line(f"tags that no rule tells apart: {', '.join(seen.unmentioned) or 'none'}")

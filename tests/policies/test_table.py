@@ -1,77 +1,157 @@
-"""Claims about every state of the decision table of the shipped rules."""
+"""Claims about every world of the decision table of the shipped packs."""
 
+import csv
+import io
 import json
 
 import pytest
 
 from policies.__main__ import main
-from policies.evaluator import RustEvaluator
-from policies.table import implied, states, unmentioned
+from policies.facts import contract_errors
+from policies.pointers import get
+from policies.table import STAGES, axes, facts_of, size, survey, worlds
 
-NO_PERSON = {"none", "public", "synthetic", "anonymised", "copyright.licensed", "trade_secret"}
-OUTSIDE = {"ovhcloud/UK1", "aws/us-east-1"}
+PERSONAL = {"personal", "pseudonymised", "identifiers", "special", "criminal", "french-health"}
+OUTSIDE = {"canada", "united-states", "london", "unlisted"}
 
 
 @pytest.fixture(scope="module")
-def found(policy, packs, reference):
-    base = next(pack.bases["health"] for pack in packs if "health" in pack.bases)
-    return list(states(policy, reference, base, RustEvaluator()))
+def found(policy, reference):
+    return [world for stage in STAGES for world in worlds(policy, reference, stage)]
 
 
 @pytest.fixture(scope="module")
 def let_through(found):
-    return [state for state in found if state.verdict != "deny"]
+    return [world for world in found if world.verdict != "deny"]
 
 
-def test_the_table_is_large_and_lets_some_states_through(found, let_through):
-    assert len(found) > 5000
-    assert {"personal", "pseudonymised", "pd.pseudonymised"} <= {s.data for s in let_through}
-    assert {s.data for s in let_through} & {"health.fr.hds", "health.fr.snds"}
+def where(world):
+    return world.values["compute" if world.stage == "train" else "serving"]
 
 
-def test_no_state_let_through_has_personal_data_outside_the_eea(let_through):
-    for state in let_through:
-        if state.data not in NO_PERSON:
-            assert not {state.compute, state.storage} & OUTSIDE
+def test_the_table_is_large_and_both_stages_let_some_worlds_through(found, let_through):
+    assert len(found) == size("train") + size("deploy") > 10_000
+    for stage in STAGES:
+        data = {world.values["data"] for world in let_through if world.stage == stage}
+        assert {"synthetic", "personal", "pseudonymised", "french-health", "state"} <= data
 
 
-def test_no_french_health_data_without_a_valid_or_exempt_certificate(let_through):
-    for state in let_through:
-        if state.derived["data"].get("french_health") is not False:
-            assert state.certificate in ("valid", "exempt")
+def test_every_world_is_a_facts_document_within_the_contract(evaluator):
+    for stage in STAGES:
+        first = {name: values[0] for name, values in axes(stage).items()}
+        for name, values in axes(stage).items():
+            for value in values:
+                _, _, errors = contract_errors(facts_of(stage, {**first, name: value}), evaluator)
+                assert not errors, (stage, name, value)
 
 
-def test_no_sensitive_government_data_without_qualification(let_through):
-    for state in let_through:
-        if state.derived["data"].get("gov_sensitive") is not False:
-            assert state.certificate in ("valid", "exempt")
+def test_nothing_runs_outside_the_eea_or_in_a_place_that_nobody_knows(let_through):
+    assert not [world for world in let_through if where(world) in OUTSIDE]
 
 
-def test_what_a_deny_rule_does_not_know_is_never_let_through(policy, found):
-    denying = {rule.id for rule in policy.rules if rule.effect == "deny"}
-    for state in found:
-        unknown = {r for r, outcome in state.outcomes.items() if outcome == "unknown"} & denying
-        if unknown or "unknown" in (state.data, state.compute, state.storage, state.budget):
-            assert state.verdict == "deny"
+def test_nothing_is_logged_outside_the_eea_or_in_a_place_that_nobody_named(let_through):
+    stores = {world.values.get("stores") for world in let_through}
+
+    assert not stores & {"logs-in-canada", "logs-nowhere"}
 
 
-def test_nothing_over_budget_is_let_through(let_through):
-    assert {state.budget for state in let_through} == {"within", "at"}
+def test_french_health_data_go_only_where_a_certificate_is_in_force(let_through):
+    health = [world for world in let_through if world.values["data"] == "french-health"]
+
+    assert {world.values["certificates"] for world in health} == {"in-force"}
+    assert {where(world) for world in health} == {"france"}
 
 
-def test_implied_rules_and_unmentioned_tags_are_named(found):
-    assert ("budget.limit", "budget.nearly-used") in implied(
-        found, ["budget.limit", "budget.nearly-used"]
-    )
-    assert "personal" not in unmentioned(found)
+def test_sensitive_data_of_the_state_go_only_where_a_qualification_is_in_force(let_through):
+    state = [world for world in let_through if world.values["data"] == "state"]
+
+    assert {world.values["certificates"] for world in state} == {"in-force"}
 
 
-def test_a_base_that_is_not_there_is_refused(capsys):
-    assert main(["table", "--base", "nowhere"]) == 2
-    assert "--base nowhere" in capsys.readouterr().err
+def test_training_on_personal_data_needs_its_papers(let_through):
+    """A deployment rests on the papers of a dataset version that cannot change since training."""
+    trained = [world for world in let_through if world.stage == "train"]
+
+    for world in trained:
+        if world.values["data"] in PERSONAL:
+            assert world.values["papers"] == "complete", world.values
 
 
-def test_the_command_prints_the_states_as_json(capsys):
-    assert main(["table", "--json"]) == 0
+def test_data_that_nobody_tagged_or_scanned_go_nowhere(let_through):
+    assert not {world.values["data"] for world in let_through} & {"untagged", "not-scanned"}
+
+
+def test_health_data_that_were_found_and_not_declared_go_nowhere(let_through):
+    undeclared = [world for world in let_through if world.values.get("detected") == "health"]
+
+    assert {world.values["data"] for world in undeclared} <= {"french-health"}
+
+
+def test_nothing_runs_over_budget(let_through):
+    assert {world.values["budget"] for world in let_through if world.stage == "train"} == {"within"}
+
+
+def test_nothing_is_deployed_for_a_prohibited_or_an_unsaid_use(let_through):
+    uses = {world.values["use"] for world in let_through if world.stage == "deploy"}
+
+    assert uses <= {"ordinary", "credit-scoring"}
+
+
+def test_nothing_is_deployed_without_evaluation_notice_or_a_known_card(let_through):
+    documents = {world.values["documents"] for world in let_through if world.stage == "deploy"}
+
+    assert documents <= {"complete", "card-incomplete"}
+
+
+def test_the_public_gets_no_unmarked_content(let_through):
+    assert {w.values["public"] for w in let_through if w.stage == "deploy"} == {"closed-circle"}
+
+
+def test_a_us_owner_is_never_let_through_with_restricted_data(let_through):
+    for world in let_through:
+        if where(world) == "us-owned-in-france":
+            assert world.values["data"] not in {"special", "criminal", "french-health", "state"}
+
+
+def test_no_world_is_allowed_without_an_officer(let_through):
+    assert {world.verdict for world in let_through} == {"require_approval"}
+
+
+def test_what_a_rule_that_denies_does_not_know_is_never_let_through(policy, found):
+    closed = {rule.id for rule in policy.rules if rule.effect != "warn"}
+    for world in found:
+        if any(outcome == "unknown" and rule in closed for rule, outcome in world.findings):
+            assert world.verdict == "deny", world.values
+
+
+def test_the_survey_names_rules_that_these_worlds_do_not_reach(policy, reference, found):
+    seen = survey(policy, reference, found)
+
+    assert sum(seen.verdicts["train"].values()) == size("train")
+    assert "scope.from-scratch" in seen.never_violated
+    assert "high-risk.fria" in seen.never_asked  # from 2027-12-02 only
+    assert ("hds.validity", "hds.certificate") in seen.implied
+    assert seen.unmentioned == ("anonymised", "copyright.licensed", "none", "public", "synthetic")
+
+
+def test_a_value_sets_what_it_says():
+    first = {name: values[0] for name, values in axes("train").items()}
+
+    assert get(facts_of("train", {**first, "compute": "canada"}), "/compute/region") == "BHS"
+    assert get(facts_of("train", {**first, "compute": "own-site"}), "/compute/region") == "site"
+
+
+def test_the_command_prints_json_csv_and_markdown(capsys):
+    assert main(["table", "--stage", "train", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert sum(said["verdicts"].values()) == len(said["states"])
+    assert {world["verdict"] for world in said["worlds"]} == {"require_approval"}
+    assert said["verdicts"]["train"]["deny"] > 5000
+
+    assert main(["table", "--stage", "train", "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert len(rows) == len(said["worlds"])
+
+    assert main(["table", "--stage", "train"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"## train: {size('train')} worlds: ")
+    assert "tags that no rule tells apart: anonymised" in out
