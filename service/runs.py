@@ -32,6 +32,7 @@ from service.requests import JobRequest
 from service.run_context import RunContext, open_run
 from service.tables import BaseModel, DatasetVersion, Job, Run, RunProgress, StoredDecision
 from service.transaction import SYSTEM, Transaction
+from service.waivers import revoked_under
 
 log = structlog.get_logger(__name__)
 
@@ -195,6 +196,7 @@ def launch(context: RunContext, job_id: str) -> None:
     with context.transactions.read() as session:
         run = open_run(session, job_id)
         asked = session.get_one(Job, job_id)
+        is_revoked = revoked_under(session, asked) is not None
         permit = load(session, run.permit_digest).decode()
         spec = load(session, asked.spec_digest)
         too_late = later(instant(run.created_at), minutes=context.permit_minutes)
@@ -202,6 +204,9 @@ def launch(context: RunContext, job_id: str) -> None:
     ref = engine.find(run.id)
     if ref is None and asked.state == JobState.CANCELLING:
         close(context, run.id, JobMove.STOP, "cancelled", reason=None)
+        return
+    if ref is None and is_revoked:  # nothing runs yet, so nothing has to be stopped
+        close(context, run.id, JobMove.FAIL, "failed", reason="waiver_revoked")
         return
     if ref is None and too_late <= seconds(context.jobs.clock()):
         close(context, run.id, JobMove.FAIL, "failed", reason="permit_expired")

@@ -711,6 +711,19 @@ class TestAtOnce:
             assert (after["state"], after["reason_code"]) == ("dispatching", "waiver_revoked")
         check_log(world)
 
+    def test_a_run_that_the_engine_never_heard_of_is_not_launched_after_a_revocation(self, world):
+        job, waiver = waived_job(world)
+        approved(world, job)
+        assert runs.dispatch(world.wired.runs, job["id"]) is not None
+        assert revoke(world, waiver).status == 200
+
+        world.worker.work()
+
+        after = world.job(job["id"])
+        assert (after["state"], after["reason_code"]) == ("failed", "waiver_revoked")
+        assert not world.engine.runs
+        assert world.kinds()[-1] == "run.finished"
+
 
 class TestCommand:
     @pytest.fixture
