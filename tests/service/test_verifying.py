@@ -329,6 +329,60 @@ class TestFacts:
         assert decision.verdict != "deny"
         assert broken() == {"waived-needs-request", "waived-needs-waiver"}
 
+    def waived_as(self, operator, role):
+        """Tell that two people with this role approved a waiver before the job was decided."""
+        decided, created = (
+            operator.find("gate.decided", "train"),
+            operator.find("principal.created"),
+        )
+        subject = decided["resource"].partition("@")[0]
+        policy = Policy.from_bytes(operator.documents[decided["data"]["policy"]])
+        people = [new_id(Prefix.PRINCIPAL) for _ in range(3)]
+        terms = {
+            "rule": "budget.limit",
+            "rule_version": policy.rule("budget.limit").version,
+            "category": "waiver",
+            "not_before": "2026-11-29T00:00:00Z",
+            "expires_at": "2026-12-20T00:00:00Z",
+        }
+        name, steps = new_id(Prefix.WAIVER), []
+        for person in people:
+            data = {**created["data"], "roles": [role]}
+            steps.append({"like": created, "resource": f"principal:{person}", "data": data})
+        data = {"waiver": name, **terms, "digest": operator.keep(b"the request")}
+        asked = {"action": "waiver.requested", "data": data, "resource": decided["resource"]}
+        asked["sealed"] = {"reason": base64.b64encode(b"\x07" * 32).decode()}
+        steps.append({"like": operator.find("approval.given"), **asked, "by": people[0]})
+        for person in people[1:]:
+            given = {"action": "waiver.approved", "data": {"waiver": name, "role": role}}
+            given |= {"resource": decided["resource"], "sealed": {}, "by": person}
+            steps.append({"like": operator.find("approval.given"), **given})
+        for step in steps:
+            like, by = step.pop("like"), step.pop("by", None)
+            if by is not None:
+                step["actor"] = {**like["actor"], "kind": "human", "ref": by}
+            operator.insert(like, before="gate.decided", **step)
+        waiver = Waiver(
+            id=name,
+            subject=subject,
+            reason_digest=f"sha256:{(bytes([7]) * 32).hex()}",
+            requester=people[0],
+            approvers=tuple(people[1:]),
+            **terms,
+        )
+        return operator.decide_again(
+            decided, lambda facts: facts["cost"].update(budget_cents=0), waivers=[waiver]
+        )
+
+    def test_a_waiver_approved_in_a_role_that_its_rule_does_not_name(self, operator, replayed):
+        assert self.waived_as(operator, "submitter").verdict != "deny"
+        assert "was approved as submitter, and `budget.limit` asks for officer" in replayed()
+
+    def test_the_same_waiver_approved_by_officers_is_no_lie(self, operator, verified):
+        assert self.waived_as(operator, "officer").verdict != "deny"
+        _, report = verified()
+        assert report["L8"]["outcome"] == "pass", report
+
     def another(self, operator, member):
         """Keep the same content of a decision's document under another digest."""
         data = operator.find("gate.decided", "train")["data"]
