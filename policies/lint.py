@@ -7,6 +7,7 @@ So a rule may use the keywords in `KEYWORDS` only; every property it names must 
 the facts catalogue; texts are there in six languages, with placeholders that name facts.
 """
 
+import datetime as dt
 import functools
 import re
 from collections.abc import Iterator, Mapping
@@ -127,6 +128,9 @@ def lint_rule(document: Mapping[str, Any], where: str) -> None:
             except EvaluationError as cause:
                 raise RuleError(f"{name}: {member}: {cause}") from cause
             _check_against(document[member], catalogue(), f"{name}: {member}")
+    _check_dates(document, name)
+    if not document["tests"]:
+        raise RuleError(f"{name}: it has no test; write at least one for each outcome")
     patterns = {join(path[:n]) for path in needs(document["requires"]) for n in range(9)}
     strange = sorted(set(document["messages"]) - patterns)
     if strange:
@@ -134,6 +138,21 @@ def lint_rule(document: Mapping[str, Any], where: str) -> None:
     for texts in (document["title"], document["remediation"], *document["messages"].values()):
         for language, text in texts.items():
             _check_text(text, f"{name}: {language}")
+
+
+def _check_dates(document: Mapping[str, Any], name: str) -> None:
+    """Refuse a day or a time that does not exist: dates are compared as text."""
+    effective = document["effective"]
+    written = [
+        ("effective.from", effective["from"]),
+        *([("effective.until", effective["until"])] if effective["until"] is not None else []),
+        *((f"legal_basis `{basis['ref']}`", basis["from"]) for basis in document["legal_basis"]),
+    ]
+    for where, text in written:
+        try:
+            dt.datetime.fromisoformat(text)
+        except ValueError as cause:
+            raise RuleError(f"{name}: {where}: `{text}` is no date of the calendar") from cause
 
 
 def _check_text(text: str, where: str) -> None:

@@ -31,6 +31,7 @@ _MIB_PER_GIB = 1024
 _HOLE = re.compile(r"\{([a-z_]+)\}")
 _ANNEX = re.compile(r"annex([0-9]+)((?:\.[0-9a-z]+)+)\Z")
 _ARTICLE = re.compile(r"art([0-9]+)\.([0-9]+)((?:\.[a-z]+)*)\Z")
+_ISO_DAY = re.compile(r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}\b")
 _ROMAN = {"1": "I", "3": "III"}
 
 
@@ -127,8 +128,14 @@ def _string(pattern: str, found: str, language: str, reference: Reference | None
         )
     if name in ("high_risk_areas", "prohibited_practices"):
         return provision(found, language)
+    if name == "service":
+        services = () if reference is None else reference.rows("services")
+        return next((str(r["name"]) for r in services if r["service"] == found), found)
     described_as = described(catalogue(), pattern)
-    return code(found, language) if described_as and "enum" in described_as else found
+    if described_as is None or "enum" not in described_as:
+        return found
+    of_its_own = code(f"{name}.{found}", language)
+    return code(found, language) if of_its_own == f"{name}.{found}" else of_its_own
 
 
 def country(alpha2: str, language: str) -> str:
@@ -161,7 +168,7 @@ def law(ref: str, language: str) -> str:
     """Write a reference to the law as readers of a language cite it."""
     for name, texts in words()["laws"].items():
         ref = ref.replace(name, texts[language])
-    return ref
+    return _ISO_DAY.sub(lambda m: day(m.group(0), language), ref)
 
 
 def day(text: str, language: str) -> str:

@@ -44,6 +44,9 @@ def test_decide_explains(capsys, tmp_path, base):
     assert capsys.readouterr().out.startswith("require_approval (1 officer)\n")
     assert main(["decide", str(path), *at, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["verdict"] == "deny"
+    letter = ["--letter", "--language", "fr", "--site-country", "FR"]
+    assert main(["decide", str(path), *at, *letter]) == 0
+    assert capsys.readouterr().out.startswith("Décision          Approbation requise\n")
 
 
 def test_decide_reads_yaml_and_refuses_what_is_not(capsys, tmp_path):

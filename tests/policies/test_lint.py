@@ -166,6 +166,28 @@ def test_a_misshapen_rule_is_refused(shipped, change, message):
         lint_rule(changed, "here")
 
 
+@pytest.mark.parametrize(
+    ("member", "value", "where"),
+    [
+        ("effective", {"from": "2026-13-45T99:00:00Z", "until": None}, "effective.from"),
+        ("effective", {"from": "2026-01-01T00:00:00Z", "until": "2027-02-30T00:00:00Z"}, "until"),
+        (
+            "legal_basis",
+            [{"ref": "GDPR Art. 5", "from": "2026-02-31", "note": "why"}],
+            "GDPR Art. 5",
+        ),
+    ],
+)
+def test_a_day_that_does_not_exist_is_refused(shipped, member, value, where):
+    with pytest.raises(RuleError, match=f"{where}.*no date of the calendar"):
+        lint_rule({**shipped, member: value}, "x.yaml")
+
+
+def test_a_rule_without_a_test_is_refused(shipped):
+    with pytest.raises(RuleError, match="no test"):
+        lint_rule({**shipped, "tests": []}, "x.yaml")
+
+
 def test_a_text_in_five_languages_is_refused(shipped):
     changed = copy.deepcopy(shipped)
     del changed["title"]["pl"]

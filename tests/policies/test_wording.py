@@ -133,12 +133,22 @@ def test_a_provider_has_its_name_where_reference_data_give_it(reference):
     assert value("/compute/provider", "nobody", "fr", reference) == "nobody"
 
 
+def test_a_service_has_its_name_and_a_code_its_own_meaning(reference):
+    assert value("/compute/service", "ai-training", "fr", reference) == "AI Training"
+    assert value("/compute/service", "local-process", "fr", reference) == "local-process"
+    assert value("/derived/compute/law_reach", "none", "fr") == "pays sans décision d'adéquation"
+    assert value("/derived/compute/hds/status", "none", "fr") == "aucun"
+
+
 def test_a_long_value_is_cut():
     assert len(value("/compute/region", "x" * 999, "en")) == MAX_TEXT_CHARS
 
 
 def test_laws_and_dates_are_cited_as_the_language_does():
     assert law("AI Act Art. 5(1)(a)", "de") == "KI-Verordnung Art. 5(1)(a)"
+    assert law("HDS requirements v2, order of 2024-04-26", "fr") == (
+        "référentiel HDS v2, arrêté du 26 avril 2024"
+    )
     assert law("GDPR Art. 44", "pl") == "RODO Art. 44".replace("Art.", "art.")
     assert provision("annex1.a", "en") == "Annex I, a"
     assert provision("anything", "en") == "anything"
