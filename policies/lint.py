@@ -129,8 +129,6 @@ def lint_rule(document: Mapping[str, Any], where: str) -> None:
                 raise RuleError(f"{name}: {member}: {cause}") from cause
             _check_against(document[member], catalogue(), f"{name}: {member}")
     _check_dates(document, name)
-    if not document["tests"]:
-        raise RuleError(f"{name}: it has no test; write at least one for each outcome")
     patterns = {join(path[:n]) for path in needs(document["requires"]) for n in range(9)}
     strange = sorted(set(document["messages"]) - patterns)
     if strange:
