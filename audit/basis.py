@@ -14,6 +14,10 @@ from audit.event import Event
 SIGNERS = 2
 _OFFICER = "officer"
 _SHIPPED = ("all", "shipped")
+# What officers may say for their installation; what the law is comes with what ships.
+_BY_OFFICERS = frozenset(
+    "certificates endpoints flavors hosting models prices providers regions services".split()
+)
 
 
 class Basis:
@@ -72,6 +76,8 @@ class Basis:
         """Take in reference.recorded."""
         if (event.data["table"], event.data["key"]) != _SHIPPED:
             self._check_officer("reference-by-officer", event)
+            if event.data["table"] not in _BY_OFFICERS:
+                self._violate("reference-is-not-law", f"a row of {event.data['table']}")
             if self._reference is None:
                 self._violate("reference-starts-shipped", "nothing was recorded as shipped before")
         elif event.actor.kind != "service":

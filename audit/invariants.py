@@ -54,6 +54,7 @@ What is in force (`audit.basis`)
     rejection-keeps-policy      policy.rejected: the policy that was in force stays
     reference-starts-shipped    reference.recorded: first what ships, by the service
     reference-by-officer        … every other row by a person with the role officer
+    reference-is-not-law        … and only of tables that say what the installation has
 
 Running (`audit.consent`, `audit.lineage`)
     dispatch-needs-request      run.dispatching: its job was submitted before

@@ -7,6 +7,10 @@ from then on: what a decision was made from can be read for as long as there is 
     recorded   a row takes the place of the shipped one with its key, or is added
     withdrawn  the installation's own row is gone; a shipped one of that key shows again
     hidden     the shipped row of that key is gone
+
+One officer may say what the installation has: certificates, prices, machines, and places of its
+own. What the law is, which country a shipped region is in and who owns a shipped provider are not
+one person's to change: such rows come with a release, or from the operator's overlay folder.
 """
 
 import json
@@ -29,6 +33,11 @@ from service.problems import Forbidden, NotFound, field_problem
 from service.transaction import SYSTEM, Transaction
 
 SHIPPED_TABLE, SHIPPED_KEY = "all", "shipped"
+# The verifier holds the log to the same lists: `audit.basis`.
+OWN_TABLES = frozenset({"certificates", "flavors", "hosting", "models", "prices"})
+"""Tables whose shipped rows an officer may replace or hide."""
+ADDED_TABLES = frozenset({"endpoints", "providers", "regions", "services"})
+"""Tables that an officer may add to; shipped rows stay as they are."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +98,7 @@ def record(
         whole["document"] = tx.keep(attached.body, attached.media_type)
     try:
         made = make_row(table, whole)
+        _check_may_change(tx.session, table, made.key)
         if str(whole["checked_on"]) > seconds(clock())[:10]:
             raise field_problem("/row/checked_on", "lies in the future; say when you looked")
         now = lay_over(_base(tx.session), [*overlay(tx.session), made])
@@ -126,6 +136,7 @@ def withdraw(
     if own is not None and own.row is not None:
         act, left = "withdrawn", [one for one in rows if one is not own]
     elif own is None and _has(base, table, key):
+        _check_may_change(tx.session, table, key)
         act, left = "hidden", [*rows, OverlayRow(table, key, None)]
     else:
         raise NotFound(f"no row `{key}` is in force in `{table}`; see `placet reference list`")
@@ -198,6 +209,17 @@ def _check_officer(caller: Caller) -> None:
     caller.require(Role.OFFICER)
     if caller.kind != "human":
         raise Forbidden("a service account cannot change what decides; a person has to")
+
+
+def _check_may_change(session: Session, table: str, key: str) -> None:
+    if table in OWN_TABLES or (table in ADDED_TABLES and not _has(_base(session), table, key)):
+        return
+    what = "a row that ships" if table in ADDED_TABLES else "what the law says"
+    raise field_problem(
+        "/table",
+        f"`{table}` `{key}` is {what}, and not for one officer to change; the operator can put the"
+        " row into the overlay folder (PLACET_REFERENCE_DIR), which is logged when it is read",
+    )
 
 
 def _record(

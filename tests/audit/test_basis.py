@@ -145,6 +145,12 @@ def test_rows_that_no_officer_recorded(world, rules, officer):
     assert rules(officer(own), before=before) == [(0, "reference-starts-shipped")]
 
 
+def test_a_row_of_the_law_that_an_officer_recorded(world, rules, officer):
+    for table in ("categories", "country_sets", "adequacy", "thresholds", "uses", "licences"):
+        event = officer(world.referenced("own rows", table=table, key="a/b"))
+        assert rules(event) == [(0, "reference-is-not-law")]
+
+
 def test_a_row_counts_from_its_entry_on(world, rules, officer):
     own = officer(world.referenced("own rows", table="prices", key="a/b/EUR"))
     old, new = world.decided(), world.decided(reference=world.document("own rows"))

@@ -232,6 +232,38 @@ def test_only_officers_change_rows(world, who):
     assert world.counts()["reference_row"] == before
 
 
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("regions", {"country": "FR"}),
+        ("providers", {"parent": "FR"}),
+        ("endpoints", {"region": "gra"}),
+        ("categories", {"classes": []}),
+        ("country_sets", {"members": ["CA"]}),
+        ("adequacy", {"scope": "general"}),
+        ("thresholds", {"note": "ours"}),
+        ("uses", {"note": "ours"}),
+        ("licences", {"note": "ours"}),
+    ],
+)
+def test_one_officer_says_neither_what_the_law_is_nor_where_a_shipped_place_lies(
+    world, table, change
+):
+    """An audit: rows of the law, recorded by one officer, let Art. 9 data out of the Union."""
+    wanted = {"regions": "ovhcloud/BHS", "providers": "aws", "endpoints": "s3.bhs.io.cloud.ovh.net"}
+    rows = listed(world, table)
+    key = wanted.get(table) or next(iter(rows))
+    before = world.in_force.reference.digest, world.counts()["reference_row"]
+
+    body_ = body(table, {**rows[key]["row"], **change, "checked_on": "2026-11-29"})
+    answer = world.ask("POST", "/v1/reference/rows", "olaf", body_)
+    assert answer.status == 422
+    assert "PLACET_REFERENCE_DIR" in str(answer.json)
+    gone = world.ask("POST", "/v1/reference/withdrawals", "olaf", {"table": table, "key": key})
+    assert gone.status == 422
+    assert (world.in_force.reference.digest, world.counts()["reference_row"]) == before
+
+
 def test_a_service_account_changes_no_row(world):
     world.tamper(
         "principal", "UPDATE principal SET kind = 'service' WHERE id = :id", id=world.ids["olaf"]
