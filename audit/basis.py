@@ -16,7 +16,17 @@ _OFFICER = "officer"
 _SHIPPED = ("all", "shipped")
 # What officers may say for their installation; what the law is comes with what ships.
 _BY_OFFICERS = frozenset(
-    "certificates endpoints flavors hosting models prices providers regions services".split()
+    {
+        "certificates",
+        "endpoints",
+        "flavors",
+        "hosting",
+        "models",
+        "prices",
+        "providers",
+        "regions",
+        "services",
+    }
 )
 
 
