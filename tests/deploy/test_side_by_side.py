@@ -168,7 +168,8 @@ def test_the_api_says_that_it_can_work(house):
 
     assert answer == {
         "status": "ok",
-        "checks": {"database": "ok", "schema": "ok", "log": "ok"},
+        "checks": {"database": "ok", "schema": "ok", "log": "ok", "policy": "ok"},
+        "rejected": None,
     }
 
 
@@ -192,13 +193,14 @@ def test_what_an_operator_does_is_published_to_the_object_store(house):
 
     until = time.monotonic() + 30
     size = 0
-    while size < 3 and time.monotonic() < until:
+    while size < 5 and time.monotonic() < until:
         note = httpx.get(f"{base}/log/checkpoint", headers=headers, timeout=10).text
         size = int(note.splitlines()[1])
         time.sleep(0.25)
 
     assert note.splitlines()[0] == SAMPLE["PLACET_ORIGIN"]
-    assert size == 3  # log.started, principal.created, token.issued
+    # log.started, policy.activated, reference.recorded, principal.created, token.issued
+    assert size == 5
     assert not list((house.folder / "placet").rglob("checkpoint"))  # it lies in the object store
 
 
