@@ -41,8 +41,8 @@ type: $(VENV)/.ready ## Check types
 
 # One thread each: two test processes with two threads each are slower than this on two cores.
 pytest: $(VENV)/.ready $(MODEL)/config.json ## Run the tests only
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --timeout 600 \
-		--durations 15
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
+		--no-loadscope-reorder --timeout 600 --durations 15
 
 policy: $(VENV)/.ready ## Test the rules: own tests, coverage by outcome, mutants, decision table
 	$(BIN)/python -m policies test
