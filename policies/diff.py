@@ -115,8 +115,9 @@ def compare_references(before: Reference, after: Reference) -> tuple[Change, ...
 
 
 def _tables(before: Reference, after: Reference) -> Iterator[Change]:
-    for table in sorted(before.tables.keys() | after.tables.keys()):
-        old, new = (_by_key(reference, table) for reference in (before, after))
+    olds, news = (_by_table(reference) for reference in (before, after))
+    for table in sorted(olds.keys() | news.keys()):
+        old, new = olds.get(table, {}), news.get(table, {})
         for name in sorted(old.keys() | new.keys()):
             if name not in old or name not in new:
                 yield Change(table, name, "added" if name in new else "removed")
@@ -124,5 +125,8 @@ def _tables(before: Reference, after: Reference) -> Iterator[Change]:
                 yield Change(table, name, "changed", members)
 
 
-def _by_key(reference: Reference, table: str) -> dict[str, Mapping[str, Any]]:
-    return {key: row for name, key, row in rows_of(reference) if name == table}
+def _by_table(reference: Reference) -> dict[str, dict[str, Mapping[str, Any]]]:
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for table, key, row in rows_of(reference):
+        found.setdefault(table, {})[key] = row
+    return found

@@ -97,11 +97,11 @@ def record(
     if attached is not None:
         whole["document"] = tx.keep(attached.body, attached.media_type)
     try:
-        made = make_row(table, whole)
-        _check_may_change(tx.session, table, made.key)
+        made, base = make_row(table, whole), _base(tx.session)
+        _check_may_change(base, table, made.key)
         if str(whole["checked_on"]) > seconds(clock())[:10]:
             raise field_problem("/row/checked_on", "lies in the future; say when you looked")
-        now = lay_over(_base(tx.session), [*overlay(tx.session), made])
+        now = lay_over(base, [*overlay(tx.session), made])
     except ReferenceDataError as error:
         raise field_problem("/row", str(error)) from error
     row = ReferenceRow(
@@ -136,7 +136,7 @@ def withdraw(
     if own is not None and own.row is not None:
         act, left = "withdrawn", [one for one in rows if one is not own]
     elif own is None and _has(base, table, key):
-        _check_may_change(tx.session, table, key)
+        _check_may_change(base, table, key)
         act, left = "hidden", [*rows, OverlayRow(table, key, None)]
     else:
         raise NotFound(f"no row `{key}` is in force in `{table}`; see `placet reference list`")
@@ -211,8 +211,8 @@ def _check_officer(caller: Caller) -> None:
         raise Forbidden("a service account cannot change what decides; a person has to")
 
 
-def _check_may_change(session: Session, table: str, key: str) -> None:
-    if table in OWN_TABLES or (table in ADDED_TABLES and not _has(_base(session), table, key)):
+def _check_may_change(base: Reference, table: str, key: str) -> None:
+    if table in OWN_TABLES or (table in ADDED_TABLES and not _has(base, table, key)):
         return
     what = "a row that ships" if table in ADDED_TABLES else "what the law says"
     raise field_problem(
