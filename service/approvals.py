@@ -115,8 +115,7 @@ def decide_on(
 def _check_decider(caller: Caller, subject: Subject) -> None:
     """Refuse whoever is no person, no officer, or asked for it."""
     caller.require(Role.OFFICER)
-    if caller.kind != "human":
-        raise Forbidden("a service account cannot decide; a person has to")
+    caller.require_person("cannot decide")
     asked_by = subject.submitted_by if isinstance(subject, Job) else subject.requested_by
     if asked_by == caller.id:
         raise SelfApproval("you asked for this yourself; another officer must decide")

@@ -36,7 +36,6 @@ from service.force_tables import PolicyAct
 from service.ids import Prefix, new_id
 from service.keys import KeyFileError
 from service.principals import Caller, Role
-from service.problems import Forbidden
 from service.transaction import SYSTEM, Transaction
 
 QUORUM = 2
@@ -180,8 +179,7 @@ def check_activator(caller: Caller) -> None:
         Forbidden: not an officer, or no person.
     """
     caller.require(Role.OFFICER)
-    if caller.kind != "human":
-        raise Forbidden("a service account cannot change what decides; a person has to")
+    caller.require_person("cannot change what decides")
 
 
 def activate(

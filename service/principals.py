@@ -60,6 +60,15 @@ class Caller:
         if not self.roles & set(roles):
             raise Forbidden(f"needs the role {' or '.join(roles)}; ask an admin to grant it")
 
+    def require_person(self, refused: str) -> None:
+        """Refuse a service account; `refused` says what it may not do, as "cannot decide".
+
+        Raises:
+            Forbidden: the caller is no person.
+        """
+        if self.kind != "human":
+            raise Forbidden(f"a service account {refused}; a person has to")
+
     def require_team(self, team: str) -> None:
         """Refuse a caller who is not a member of `team`.
 

@@ -29,7 +29,7 @@ from service.clock import Clock, seconds
 from service.force_tables import ReferenceRow
 from service.ids import Prefix, new_id
 from service.principals import Caller, Role
-from service.problems import Forbidden, NotFound, field_problem
+from service.problems import NotFound, field_problem
 from service.transaction import SYSTEM, Transaction
 
 SHIPPED_TABLE, SHIPPED_KEY = "all", "shipped"
@@ -207,8 +207,7 @@ def _next(session: Session) -> int:
 
 def _check_officer(caller: Caller) -> None:
     caller.require(Role.OFFICER)
-    if caller.kind != "human":
-        raise Forbidden("a service account cannot change what decides; a person has to")
+    caller.require_person("cannot change what decides")
 
 
 def _check_may_change(base: Reference, table: str, key: str) -> None:

@@ -51,7 +51,7 @@ def request(
         Unprocessable: the rule is not violated or not waivable; a date is misspelt or out of range.
         Conflict: there is one for this rule already.
     """
-    _check_person(caller)
+    caller.require_person("signs no waiver")
     if Role.OFFICER not in caller.roles:
         caller.require(Role.SUBMITTER)
         caller.require_team(subject.team)
@@ -195,7 +195,7 @@ def revoke(
         Forbidden: neither an officer nor who requested it.
         IllegalState: it is over already.
     """
-    _check_person(caller)
+    caller.require_person("signs no waiver")
     if caller.id != row.requester_id:
         caller.require(Role.OFFICER)
     is_over = standing(row, clock()) in {"refused", "revoked", "expired"}
@@ -220,14 +220,9 @@ def revoke(
     return row
 
 
-def _check_person(caller: Caller) -> None:
-    if caller.kind != "human":
-        raise Forbidden("a service account signs no waiver; a person has to")
-
-
 def _check_decider(tx: Transaction, caller: Caller, row: StoredWaiver, subject: Subject) -> str:
     """Return the role that the caller decides in; refuse whoever asked for any of it."""
-    _check_person(caller)
+    caller.require_person("signs no waiver")
     named = parse_object(load(tx.session, row.document_digest))["approver_roles"]
     mine = sorted(role for role in caller.roles if role in named)
     if not mine:
