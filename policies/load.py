@@ -39,6 +39,8 @@ class Pack:
     bases: Mapping[str, Mapping[str, Any]]
     survivors: Any = field(default_factory=lambda: {"mutants": []})
     """Content of `survivors.yaml`, which `policies.mutate` reads."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The file of each rule, as `folder/name.yaml`."""
 
 
 def read_packs(dirs: Sequence[Path]) -> tuple[Pack, ...]:
@@ -114,6 +116,7 @@ def read_pack(folder: Path) -> Pack:
     bases = _bases(folder / "bases.yaml")
     rules: list[Rule] = []
     tests: dict[str, tuple[Mapping[str, Any], ...]] = {}
+    files: dict[str, str] = {}
     for path in _pack_files(folder):
         if path.name in _NOT_RULES:
             continue
@@ -124,12 +127,13 @@ def read_pack(folder: Path) -> Pack:
             if test["given"] not in bases:
                 raise RuleError(f"{where}: test `{test['name']}`: no base `{test['given']}`")
         tests[rule["id"]] = tuple(rule["tests"])
+        files[rule["id"]] = where
         rules.append(Rule({name: value for name, value in rule.items() if name != "tests"}))
     if not rules:
         raise RuleError(f"`{folder.name}`: a pack without rules")
     listed = folder / "survivors.yaml"
     survivors = _yaml(listed) if listed.is_file() else {"mutants": []}
-    return Pack(document, tuple(rules), tests, bases, survivors)
+    return Pack(document, tuple(rules), tests, bases, survivors, files)
 
 
 def _yaml(path: Path) -> Any:

@@ -118,16 +118,18 @@ def _add_operations(app: FastAPI, installation: Installation) -> None:
     def readyz() -> JSONResponse:
         """Say whether database, schema, log and policy are usable; 503 when one is not.
 
-        `rejected` names the last bundle if it was refused: the policy before it stays in force.
+        `rejected` names the last bundle if it was refused, and `refused_packs` says what is wrong
+        with the folders of packs: the policy before them stays in force.
         """
         checks = _readiness(installation)
-        rejected = _rejected(installation) if checks["policy"] == "ok" else None
+        is_known = checks["policy"] == "ok"
         is_ready = all(value == "ok" for value in checks.values())
         return JSONResponse(
             {
                 "status": "ok" if is_ready else "unavailable",
                 "checks": checks,
-                "rejected": rejected,
+                "rejected": _rejected(installation) if is_known else None,
+                "refused_packs": _refused_packs(installation) if is_known else None,
             },
             200 if is_ready else 503,
         )
@@ -172,6 +174,11 @@ def _rejected(installation: Installation) -> dict[str, Any] | None:
     if row is None:
         return None
     return {"bundle": row.bundle_digest, "reason_code": row.reason_code, "at": row.created_at}
+
+
+def _refused_packs(installation: Installation) -> dict[str, str] | None:
+    refused = installation.refused_packs()
+    return None if refused is None else {"reason_code": refused.code, "detail": refused.detail}
 
 
 def _add_problems(app: FastAPI, installation: Installation) -> None:

@@ -9,15 +9,16 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import structlog
 from sqlalchemy import Engine as Database
 
 import trainer
 from audit.keys import Ed25519Signer, MlDsa44Signer, Signer
-from policies.load import PACKS, load_overlay, load_policy, load_reference
+from policies.load import load_overlay, load_reference
 from policies.overlay import lay_over
-from policies.policy import Policy
 from policies.reference import Reference
-from service import keys, policy_bundles, reference_rows
+from policies.rule import RuleError
+from service import in_force, keys, own_packs, policy_bundles, reference_rows
 from service.clock import Clock, system_clock
 from service.database import open_engine
 from service.deployments import DeploymentContext, MergeError
@@ -30,6 +31,7 @@ from service.objects.files import FileObjects
 from service.objects.protocol import Objects
 from service.objects.routed import RoutedObjects
 from service.objects.s3 import Abilities, S3Account, S3Objects, probe
+from service.own_packs import Offer, Refusal
 from service.permits import Issuer
 from service.places import SITE, Addresses, Places
 from service.run_context import RunContext
@@ -38,6 +40,7 @@ from service.settings import Settings
 from service.tracking import Tracking
 from service.transaction import Transactions
 
+log = structlog.get_logger(__name__)
 _MERGE_SECONDS = 1800
 
 
@@ -45,7 +48,7 @@ _MERGE_SECONDS = 1800
 class Shipped:
     """What this release and its settings bring; in force until officers put other things there."""
 
-    policy: Policy
+    offer: Offer
     reference: Reference
 
 
@@ -77,11 +80,38 @@ class Installation:
         Raises:
             RolledBackError: the database is older than what was signed.
             ReferenceDataError: the installation's own rows do not fit this release's tables.
+            RuleError: the packs cannot be used, and no policy is in force that could stay.
         """
+        refused = self._refused_packs_or_nothing()
         self.ledger.start(self.transactions)
         with self.transactions.write() as tx:
-            policy_bundles.ship(tx, self.shipped.policy, now=self.clock())
+            if refused is None and self.shipped.offer.policy is not None:
+                policy_bundles.ship(tx, self.shipped.offer.policy, now=self.clock())
             reference_rows.ship(tx, self.shipped.reference, self.clock)
+
+    def refused_packs(self) -> Refusal | None:
+        """Say why what is in force is not what the folders of packs hold; None when it may be."""
+        with self.transactions.read() as session:
+            enforced = in_force.newest_act(session, "enforce")
+        return self.shipped.offer.refusal(enforced)
+
+    def _refused_packs_or_nothing(self) -> Refusal | None:
+        """Log why the packs are not used; without any policy from before, refuse to start."""
+        with self.transactions.read() as session:
+            enforced = in_force.newest_act(session, "enforce")
+        refused = self.shipped.offer.refusal(enforced)
+        if refused is None:
+            return None
+        if enforced is None:
+            raise RuleError(f"{refused}; no policy is in force that could stay, so nothing starts")
+        log.error(
+            "policy.packs_refused",
+            folder=refused.folder,
+            reason_code=refused.code,
+            reason=refused.detail,
+            still=enforced.policy_digest,
+        )
+        return refused
 
     def places(self) -> Places:
         """Make the look-up of places by the reference data in force."""
@@ -133,7 +163,7 @@ def build(settings: Settings, *, clock: Clock = system_clock) -> Installation:
         objects=objects,
         sources=sources,
         shipped=Shipped(
-            policy=load_policy(settings.policy_dirs or (PACKS,)),
+            offer=own_packs.read(settings.policy_dirs),
             reference=_shipped_reference(settings),
         ),
         gate=gate,

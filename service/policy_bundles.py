@@ -25,9 +25,7 @@ from audit.event import EventKind
 from audit.keys import ED25519, NoteError, Signer, VerifyKey, encode_base64, strict_base64
 from audit.kinds import is_code
 from policies.bundle import PAYLOAD_TYPE, Bundle, BundleError
-from policies.cases import CASE_SITE, run_cases, uncovered
-from policies.evaluator import default_evaluator
-from policies.load import load_reference, policy_of, read_packs
+from policies.load import policy_of, read_packs
 from policies.policy import Policy
 from policies.rule import RuleError
 from service import in_force
@@ -35,6 +33,7 @@ from service.clock import seconds
 from service.force_tables import PolicyAct
 from service.ids import Prefix, new_id
 from service.keys import KeyFileError
+from service.own_packs import failures, told
 from service.principals import Caller, Role
 from service.transaction import SYSTEM, Transaction
 
@@ -161,11 +160,8 @@ def _tested(bundle: Bundle) -> Policy:
             raise RejectedError("lint", f"its packs do not load: {error}") from error
     if policy.digest != bundle.manifest.policy:
         raise RejectedError("policy_digest", "its packs give another policy than it names")
-    results = run_cases(packs, load_reference(site=CASE_SITE), default_evaluator())
-    bad = [f"{one.rule} `{one.case}`: {one.detail}" for one in results if not one.ok]
-    bad += [f"{rule}: no test expects `{outcome}`" for rule, outcome in uncovered(packs)]
-    if bad or not results:
-        raise RejectedError("tests", f"{len(bad)} of its own tests fail: {'; '.join(bad[:3])}")
+    if failed := failures(packs):
+        raise RejectedError("tests", told(failed))
     return policy
 
 

@@ -21,12 +21,14 @@ from sqlalchemy import text
 from sqlmodel import select
 
 import service.installation
+import service.own_packs
 from audit.event import Event, from_bytes
-from policies.load import load_policy, load_reference
+from policies.load import PACKS, load_reference, read_packs
 from service.app import create_app
 from service.in_force import InForce
 from service.installation import Installation, build
 from service.log_tables import AuditEntry
+from service.own_packs import Offer
 from service.principals import Role, create_principal, issue_token
 from service.schema import is_current, migrate
 from service.serving import Endpoint, ServingObservation, ServingState
@@ -456,6 +458,8 @@ class World:
 
     def restart(self, **shipped: Any) -> None:
         """Start again with another `policy` or `reference` that ships."""
+        if "policy" in shipped:
+            shipped["offer"] = Offer(shipped.pop("policy"))
         changed = replace(self.wired, shipped=replace(self.wired.shipped, **shipped))
         changed.start()
 
@@ -575,7 +579,14 @@ def _cache_packs() -> None:
             sites[repr(site)] = load_reference(site=site)
         return sites[repr(site)]
 
-    service.installation.load_policy = functools.cache(load_policy)
+    @functools.cache
+    def shipped() -> Any:
+        return read_packs((PACKS,))
+
+    def packs(dirs: Any) -> Any:
+        return shipped() if tuple(dirs) == (PACKS,) else read_packs(dirs)
+
+    service.own_packs.read_packs = packs
     service.installation.load_reference = reference
 
 

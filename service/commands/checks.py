@@ -9,17 +9,17 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session
 
-from policies.load import PACKS, load_policy
-from policies.rule import RuleError
+from service import own_packs
 from service.commands.doctor import Check
 from service.commands.errors import CommandError
 from service.commands.operating import read_settings
 from service.database import READ_ONLY, open_engine
-from service.in_force import current
+from service.in_force import current, newest_act
 from service.keys import KeyFileError
 from service.objects.files import FileObjects
 from service.objects.protocol import ObjectError, Objects
 from service.objects.s3 import Abilities, S3Account, S3Objects
+from service.own_packs import Offer
 from service.policy_bundles import QUORUM, last_rejection, trusted_keys
 from service.problems import Problem
 from service.schema import is_current
@@ -39,11 +39,12 @@ def run() -> Iterator[Check]:
     yield _site(settings)
     yield from _keys(settings)
     yield _guard(settings)
-    yield _rules(settings)
+    offer = own_packs.read(settings.policy_dirs)
+    yield _rules(offer)
     database = _database(settings)
     yield database
     if database.outcome == "ok":
-        yield from _in_force(settings)
+        yield from _in_force(settings, offer)
     yield _objects(settings)
     yield _tracking()
 
@@ -75,16 +76,15 @@ def _guard(settings: Settings) -> Check:
     return Check("guard", "ok", str(guard))
 
 
-def _rules(settings: Settings) -> Check:
-    try:
-        policy = load_policy(settings.policy_dirs or (PACKS,))
-    except (RuleError, OSError) as error:
-        return Check("rules", "failed", str(error))
-    return Check("rules", "ok", f"{len(policy.rules)} rules, {policy.digest[:19]}…")
+def _rules(offer: Offer) -> Check:
+    refused = offer.failed_tests if offer.unread is None else offer.unread
+    if refused is not None or offer.policy is None:
+        return Check("rules", "failed", str(refused))
+    return Check("rules", "ok", f"{len(offer.policy.rules)} rules, {offer.policy.digest[:19]}…")
 
 
-def _in_force(settings: Settings) -> Iterator[Check]:
-    """Say what the database has in force, and whether a bundle was rejected since."""
+def _in_force(settings: Settings, offer: Offer) -> Iterator[Check]:
+    """Say what the database has in force, and whether packs or a bundle were refused since."""
     try:
         keys = trusted_keys(settings.policy_keys)
     except KeyFileError as error:
@@ -97,17 +97,20 @@ def _in_force(settings: Settings) -> Iterator[Check]:
     try:
         with Session(database.execution_options(**READ_ONLY)) as session:
             now, rejected = current(session), last_rejection(session)
+            refused = offer.refusal(newest_act(session, "enforce"))
     except Problem as error:
         yield Check("policy", "warning", error.detail)
         return
     finally:
         database.dispose()
     detail = f"number {now.number}, {now.policy.digest[:19]}…"
-    if rejected is None:
+    if refused is not None:
+        yield Check("policy", "warning", f"{refused}; {detail} stays in force")
+    if rejected is not None:
+        why = f"a bundle was rejected at {rejected.created_at} ({rejected.reason_code})"
+        yield Check("policy", "warning", f"{why}; {detail} stays in force")
+    if refused is None and rejected is None:
         yield Check("policy", "ok", f"{detail} is in force")
-        return
-    why = f"a bundle was rejected at {rejected.created_at} ({rejected.reason_code})"
-    yield Check("policy", "warning", f"{why}; {detail} stays in force")
 
 
 def _database(settings: Settings) -> Check:

@@ -4,6 +4,7 @@ import argparse
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pytest
 from loopback import answering
 from world import World
 
+from policies.load import PACKS
 from service import cli
 from service.commands import output, watching
 from service.commands.rooms import foreign_rooms
@@ -563,6 +565,32 @@ def test_doctor_finds_a_fit_installation_fit(house: Path, placet: Run):
     assert status == 0, checks
     assert {check["outcome"] for check in checks} <= {"ok", "warning"}
     assert not list((house / "objects" / "doctor").glob("*"))
+
+
+def test_doctor_names_broken_packs_and_what_stays_in_force(
+    house: Path, placet: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    folder = tmp_path / "our-packs"
+    shutil.copytree(PACKS, folder)
+    monkeypatch.setenv("PLACET_POLICY_DIRS", json.dumps([str(folder)]))
+    rule = folder / "eu-baseline" / "budget-limit.yaml"
+    text = rule.read_text()
+    rule.write_text(text.replace("expect: violated", "expect: pass", 1))
+    status, _, err = placet("migrate")
+    assert (status, err.count("\n")) == (1, 1)
+    assert f"nothing in `{folder}` is used (tests)" in err
+    rule.write_text(text)
+    assert placet("migrate")[0] == 0
+
+    rule.write_text(text.replace("family: budget", "family: 7"))
+    status, out, _ = placet("doctor")
+
+    said = {line.split()[1]: line for line in out.splitlines() if line.split()[1] != "keys"}
+    assert status == 1
+    assert "eu-baseline/budget-limit.yaml" in said["rules"]
+    assert said["rules"].startswith("failed")
+    assert "number 0" in said["policy"]
+    assert "stays in force" in said["policy"]
 
 
 def test_a_stranger_in_a_room_is_found(placet: Run, monkeypatch: pytest.MonkeyPatch, house: Path):

@@ -234,7 +234,7 @@ def test_numbers_only_grow_and_what_was_left_comes_back_only_when_it_says_so(wor
     assert rejected(world, body(bundle(5))) == "rollback"
     assert rejected(world, body(bundle(5, rollback_of=3))) == "rollback"
     activate(world, bundle(5, rollback_of=4))
-    assert world.in_force.policy.digest == world.wired.shipped.policy.digest
+    assert world.in_force.policy.digest == world.wired.shipped.offer.policy.digest
     assert world.entries()[-1].data["rollback_of"] == 4
 
 
@@ -242,7 +242,9 @@ def test_what_ships_does_not_take_the_place_of_a_bundle(world):
     activate(world, bundle(change="less"))
     before = world.kinds()
 
-    world.restart(policy=replace(world.wired.shipped.policy, rules=world.in_force.policy.rules[1:]))
+    world.restart(
+        policy=replace(world.wired.shipped.offer.policy, rules=world.in_force.policy.rules[1:])
+    )
 
     assert world.kinds() == before
 
