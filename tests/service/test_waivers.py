@@ -11,10 +11,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlmodel import select
 from world import open_world
 
-import service.installation
 from audit.verify import verify
 from policies.gate import decide, replay
-from policies.load import PACKS
 from policies.policy import Policy
 from policies.reference import Reference
 from policies.rule import Rule
@@ -782,19 +780,15 @@ class TestCommand:
 
 class TestDeployments:
     @pytest.fixture
-    def lenient(self, tmp_path, monkeypatch):
+    def lenient(self, tmp_path):
         """A world whose rule on oversight may be waived; the shipped one may not."""
-        first = open_world(made(tmp_path / "first"), f"sqlite:///{tmp_path / 'first.db'}")
-        policy = service.installation.load_policy((PACKS,))
-        first.wired.database.dispose()
+        world = open_world(made(tmp_path / "lenient"), f"sqlite:///{tmp_path / 'lenient.db'}")
+        policy = world.in_force.policy
         rules = tuple(
             Rule({**rule.document, "waivable": True}) if rule.id == "deploy.oversight" else rule
             for rule in policy.rules
         )
-        monkeypatch.setattr(
-            service.installation, "load_policy", lambda _: Policy(policy.packs, rules)
-        )
-        world = open_world(made(tmp_path / "second"), f"sqlite:///{tmp_path / 'second.db'}")
+        world.restart(policy=Policy(policy.packs, rules))
         yield world
         world.wired.database.dispose()
 
