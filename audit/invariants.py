@@ -30,8 +30,7 @@ Waiving (`audit.waivers`)
     waiver-approver-is-human, waiver-approver-has-role
                                 … by a person with the role that they approve in
     waiver-after-end            … and, as .refused and .revoked, not after a refusal or revocation
-    waived-record-readable      gate.decided: a record that names waivers can be read
-    waived-needs-waiver         … and counts a waiver for each rule and version that it waives
+    waived-needs-waiver         gate.decided: a waiver counts for each rule and version it waives
     waived-needs-request        … each of which was requested before
     waived-binds-subject        … for this job or deployment
     waived-binds-terms          … by this requester, with this rule, version, category and interval
@@ -41,6 +40,14 @@ Waiving (`audit.waivers`)
     waived-after-refusal, waived-after-revocation
                                 … and neither refused nor revoked before
     waived-in-time              … at an instant in its half-open interval
+
+What was decided (`audit.records`)
+    decision-record-readable    gate.decided: its record, and that of the shadow, can be read
+    decision-binds-record       … and says what the entry says: subject, stage, verdict, policy,
+                                reference, facts, approvals; evaluated_at within 10 minutes of the
+                                entry's time, valid_until not before it
+    dispatch-in-time, activation-in-time
+                                run.dispatching, deployment.activated: while the decision is valid
 
 What is in force (`audit.basis`)
     decision-under-policy       gate.decided: by the policy that was last put in force before
@@ -96,6 +103,9 @@ What came of it (`audit.lineage`)
 "Has it": different people, none of them a submitter, can be assigned to all the places that the
 decision asks for, each in a role that they have and approved in, each bound to this record and
 given after it was the latest. One person fills one place, also when they approved in two roles.
+
+Rules about documents hold what is enclosed. For what is not, `missing` says so: such a rule was not
+asked, and then the level does not pass.
 """
 
 from collections.abc import Callable
@@ -103,8 +113,10 @@ from dataclasses import dataclass
 
 from audit.basis import Basis
 from audit.consent import Consent, Subject
+from audit.enclosed import Enclosed, Load
 from audit.event import Event, EventKind, resource_parts
 from audit.lineage import Lineage
+from audit.records import Records
 from audit.waivers import Waivers
 
 MAX_VIOLATIONS = 100
@@ -120,16 +132,23 @@ class Violation:
 
 
 class Invariants:
-    """Reads entries in order and collects violations; memory grows with the things named."""
+    """Reads entries in order and collects violations; memory grows with the things named.
 
-    def __init__(self, origin: str) -> None:
+    Args:
+        origin: the log that the entries must be of.
+        load: returns the document with a digest, or None when it is not enclosed.
+    """
+
+    def __init__(self, origin: str, load: Load) -> None:
         self.violations: list[Violation] = []
         self.num_violations = 0
         self._origin = origin
         self._next_index = 0
         self._index = 0
         self._ids: set[str] = set()
+        self._enclosed = enclosed = Enclosed(load)
         self._consent = consent = Consent(self._violate)
+        self._records = Records(self._violate, enclosed)
         self._lineage = lineage = Lineage(self._violate)
         self._waivers = waivers = Waivers(self._violate, consent)
         basis = Basis(self._violate, consent)
@@ -138,7 +157,7 @@ class Invariants:
             EventKind.DATASET_REGISTERED: (lineage.register,),
             EventKind.BASE_MODEL_REGISTERED: (lineage.register,),
             EventKind.JOB_SUBMITTED: (consent.ask, lineage.submit),
-            EventKind.GATE_DECIDED: (consent.decide, basis.decide),
+            EventKind.GATE_DECIDED: (consent.decide, basis.decide, self._decide),
             EventKind.APPROVAL_GIVEN: (consent.approve,),
             EventKind.APPROVAL_REFUSED: (consent.withdraw,),
             EventKind.APPROVAL_EXPIRED: (consent.withdraw,),
@@ -163,11 +182,13 @@ class Invariants:
             EventKind.DEPLOYMENT_FAILED: (lineage.end,),
         }
 
-    def read(self, index: int, event: Event, record: bytes | None = None) -> None:
-        """Take in one entry; violations appear in `violations` (the first 100) and are counted.
+    @property
+    def missing(self) -> frozenset[str]:
+        """Documents that a rule needed and that were not enclosed, by digest."""
+        return frozenset(self._enclosed.missing)
 
-        `record` is the decision record that a gate.decided refers to, when it is at hand.
-        """
+    def read(self, index: int, event: Event) -> None:
+        """Take in one entry; violations appear in `violations` (the first 100) and are counted."""
         self._index = index
         if index != self._next_index:
             self._violate("indices-contiguous", f"expected index {self._next_index}")
@@ -177,17 +198,22 @@ class Invariants:
         self._ids.add(event.id)
         if event.log != self._origin:
             self._violate("log-is-origin", f"the entry is of log {event.log!a}")
+        subject = resource_parts(event.resource)
         for handler in self._handlers.get(event.action, ()):
-            handler(event, resource_parts(event.resource))
-        if event.action == EventKind.GATE_DECIDED:
-            self._waivers.decide(event, resource_parts(event.resource), record)
+            handler(event, subject)
+        self._records.note(event, subject)
+
+    def _decide(self, event: Event, subject: Subject) -> None:
+        self._waivers.decide(event, subject, self._records.decide(event, subject))
 
     def _check_dispatch(self, event: Event, subject: Subject) -> None:
         self._consent.check("dispatch", subject, str(event.data["record"]))
+        self._records.check("dispatch", event, subject)
         self._waivers.check("dispatch", event, subject)
 
     def _check_activation(self, event: Event, subject: Subject) -> None:
         self._consent.check("activation", subject, str(event.data["record"]))
+        self._records.check("activation", event, subject)
         self._waivers.check("activation", event, subject)
 
     def _violate(self, rule: str, detail: str) -> None:

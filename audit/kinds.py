@@ -58,7 +58,7 @@ Check = Callable[[object], bool]
 _CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}", re.ASCII)
 _ROUTE = re.compile(r"(?:(?:DELETE|GET|PATCH|POST|PUT) )?/[A-Za-z0-9._~/{}:-]{0,199}", re.ASCII)
 _VKEY = re.compile(r"[A-Za-z0-9._:/@-]{1,200}\+[0-9a-f]{8}\+[A-Za-z0-9+/]{4,1760}={0,2}", re.ASCII)
-_INSTANT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", re.ASCII)
+SECONDS = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", re.ASCII)
 MILLISECONDS = re.compile(r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z", re.ASCII)
 _ID = r"_[0-7][0-9a-hjkmnp-tv-z]{25}"
 RESOURCE = re.compile(r"([a-z_]+):([A-Za-z0-9][A-Za-z0-9._:/+-]{0,199})(?:@[0-9]{1,15})?", re.ASCII)
@@ -123,7 +123,7 @@ def is_instant(value: object, pattern: re.Pattern[str]) -> bool:
 
 
 def _instant(value: object) -> bool:
-    return is_instant(value, _INSTANT)
+    return is_instant(value, SECONDS)
 
 
 def _quorum(value: object) -> bool:

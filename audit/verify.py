@@ -10,7 +10,7 @@ counts as a witness. Keys inside the export are hints.
 (3)  Read the entries once: compare each leaf hash with the tiles, each tile with the level
      above, the root with the checkpoint, and entries.ndjson with the entries.                  L1
 (4)  Check the form of each entry on the way.                                                   L0
-(5)  Check the story that the entries tell, and the waivers that decision records count.        L6
+(5)  Check the story that the entries tell, and the documents that must tell the same.          L6
 (6)  Check the log's signatures on the checkpoint and on the manifest.                          L2
 (7)  Check that the remembered checkpoint is the beginning of this tree.                        L3
 (8)  Check the cosignature of every witness whose key was given.                                L4
@@ -30,7 +30,8 @@ from pathlib import Path
 
 from audit.bundle import ENVELOPE, Bundle, entry_line, open_bundle, references
 from audit.dsse import DsseError, open_envelope
-from audit.event import Event, EventError, EventKind, from_bytes
+from audit.enclosed import Load
+from audit.event import EventError, from_bytes
 from audit.invariants import Invariants
 from audit.keys import (
     ED25519,
@@ -77,7 +78,7 @@ def examine(
     """
     checkpoint = bundle.checkpoint
     changed = _changed_member(bundle)  # (2)
-    reading = _Reading(Invariants(checkpoint.origin))
+    reading = _Reading(Invariants(checkpoint.origin, _documents(bundle)))
     _read_entries(bundle, reading)  # (3) (4) (5)
     levels = (
         _format_level(reading),
@@ -180,7 +181,7 @@ def _read_entries(bundle: Bundle, reading: _Reading) -> None:
             tiles.add(leaves)  # (3)
             for index, (entry, leaf) in enumerate(zip(entries, leaves, strict=True), first):
                 lines.update(entry_line(index, entry, leaf))
-                _read_entry(bundle, index, entry, reading)
+                _read_entry(index, entry, reading)
                 reading.absent.update(
                     reference
                     for reference in references(entry)
@@ -199,7 +200,7 @@ def _check_end(bundle: Bundle, tiles: _TileCheck, lines_digest: str) -> None:
         raise _Broken("entries.ndjson does not say what the entries say")
 
 
-def _read_entry(bundle: Bundle, index: int, entry: bytes, reading: _Reading) -> None:
+def _read_entry(index: int, entry: bytes, reading: _Reading) -> None:
     if reading.entry_fault is not None:
         return
     try:
@@ -207,17 +208,19 @@ def _read_entry(bundle: Bundle, index: int, entry: bytes, reading: _Reading) -> 
     except EventError as cause:
         reading.entry_fault = f"entry {index}: {cause}"
     else:
-        reading.invariants.read(index, event, _record_of(bundle, event))  # (5)
+        reading.invariants.read(index, event)  # (5)
 
 
-def _record_of(bundle: Bundle, event: Event) -> bytes | None:
-    """Return the record of a decision, which says what was waived, when it is enclosed."""
-    if event.action != EventKind.GATE_DECIDED:
-        return None
-    try:
-        return bundle.document(str(event.data["record"]))
-    except BundleError:  # other bytes than its name says: level L2 has found that, step (2)
-        return None
+def _documents(bundle: Bundle) -> Load:
+    """Return the look-up of what is enclosed."""
+
+    def load(reference: str) -> bytes | None:
+        try:
+            return bundle.document(reference)
+        except BundleError:  # other bytes than its name says: level L2 has found that, step (2)
+            return None
+
+    return load
 
 
 def _format_level(reading: _Reading) -> Level:
@@ -296,6 +299,9 @@ def _invariant_level(reading: _Reading) -> Level:
         return failed("L6", f"{count} violations")
     if reading.entry_fault is not None or reading.integrity_fault is not None:
         return not_checked("L6", _UNKNOWN)
+    if missing := reading.invariants.missing:
+        detail = f"no entry breaks a rule, but {len(missing)} documents to check are not enclosed"
+        return not_checked("L6", detail, Exit.INCOMPLETE)
     return passed("L6", "the entries tell an allowed story")
 
 

@@ -1,8 +1,8 @@
 """Exceptions from a rule, and the decisions that rest on them: who asked, who signed, how long.
 
 A part of level L6; `audit.invariants` lists the rules. A decision's record is a document beside the
-log and holds the waivers that it was made with, so it is read here when it is enclosed; a record
-that no export encloses is missing at level L7, and is never taken for one without waivers there.
+log and holds the waivers that it was made with; `audit.records` reads it. One that is not enclosed
+is never taken for one without waivers: the level is then not checked.
 
     {"subject": "job:job_…", "evaluated_at": "2026-11-30T12:00:00Z",
      "results": [{"rule": "budget.limit", "version": "1.0.0", "outcome": "waived", …}, …],
@@ -17,13 +17,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from audit.canonical import CanonicalError, JsonValue, parse
+from audit.canonical import JsonValue
 from audit.consent import Consent, Subject, Violate
+from audit.enclosed import Members
 from audit.event import Event, EventKind
 
-MAX_DECISION_RECORD_BYTES = 4_194_304
 _SIGNATURES = 2
-_NO_WAIVERS = b'"waivers":[]'
 _TERMS = ("rule", "rule_version", "category", "not_before", "expires_at")
 _CLOSINGS = {EventKind.WAIVER_REFUSED: "refusal", EventKind.WAIVER_REVOKED: "revocation"}
 
@@ -91,26 +90,21 @@ class Waivers:
             return
         found.ending = _CLOSINGS[event.action]
 
-    def decide(self, event: Event, subject: Subject, record: bytes | None) -> None:
-        """Hold a decision's record, when it is enclosed, against the waivers of the log."""
+    def decide(self, event: Event, subject: Subject, record: Members | None) -> None:
+        """Hold a decision's record, when it could be read, against the waivers of the log."""
         self._counted.pop(subject, None)
-        if record is None or (b"waive" not in record and b"\\" not in record):
-            return
-        if _NO_WAIVERS in record and b'"waived"' not in record and b"\\" not in record:
+        if record is None:
             return
         try:
-            document = cast(
-                "dict[str, JsonValue]", parse(record, max_bytes=MAX_DECISION_RECORD_BYTES)
-            )
-            named = cast("list[dict[str, JsonValue]]", document["waivers"])
-            results = cast("list[dict[str, JsonValue]]", document["results"])
-            at = str(document["evaluated_at"])
+            named = cast("list[dict[str, JsonValue]]", record["waivers"])
+            results = cast("list[dict[str, JsonValue]]", record["results"])
+            at = str(record["evaluated_at"])
             sound = [one for one in named if self._is_sound(one, subject, at)]
             waived = [(r["rule"], r["version"]) for r in results if r["outcome"] == "waived"]
             self._counted[subject] = {str(one["id"]): self._known[one["id"]] for one in sound}
-        except (CanonicalError, AttributeError, KeyError, TypeError) as cause:
+        except (AttributeError, KeyError, TypeError) as cause:
             detail = f"{event.data['record']}: {type(cause).__name__}"
-            self._violate("waived-record-readable", detail)
+            self._violate("decision-record-readable", detail)
             return
         self._check_covered(waived, sound)
 

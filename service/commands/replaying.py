@@ -4,8 +4,6 @@ The gate runs again on the facts, the policy and the reference data in the bundl
 come out byte for byte. That alone proves only that the gate would answer so if it were asked so, so
 each record must also be about what the log is about:
 
-    the entry     subject, stage, verdict, approvals and the digests of facts, policy and reference
-    the time      decided within 10 minutes of the entry's claim; used before it ended
     the job       id, team, document and trainer's spec are those of job.submitted
     the data      ids, digests and categories are those of dataset.registered
     the model     id, digest and licence are those of base_model.registered
@@ -14,20 +12,19 @@ each record must also be about what the log is about:
                   here their approvers had the roles that the rule names
     permits       run, permit, job, digests and times are those of run.dispatching
 
-Level L6 has checked the order and the uniqueness of entries before (`audit.invariants`).
+Level L6 has checked the order and the uniqueness of entries before (`audit.invariants`), that each
+record says what its entry says, and that each decision was used while it was valid.
 """
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from audit.bundle import Bundle
+from audit.records import CLOCK_SKEW
 from service.claims import ClaimsError, claims_of
-from service.clock import instant, seconds
-
-CLOCK_SKEW = timedelta(minutes=10)
-"""How far apart the gate, the log and the permit may be in time: clocks of one house."""
+from service.clock import instant
 
 _INPUTS = ("record", "policy", "reference", "facts")
 _DATASET = ("id", "digest", "categories_declared", "categories_detected")
@@ -54,7 +51,7 @@ class Replay:
         self._bundle = bundle
         self._gate = gate
         self._things: dict[tuple[str, str], dict[str, Any]] = {}
-        self._times: dict[str, tuple[datetime, datetime]] = {}
+        self._ends: dict[str, datetime] = {}
         self._signed: dict[str, set[str]] = {}  # waiver: the roles that it was approved in
         self.num_decisions = 0
         self.num_absent_permits = 0
@@ -67,7 +64,6 @@ class Replay:
             "gate.decided": self._decide,
             "waiver.approved": self._sign,
             "run.dispatching": self._dispatch,
-            "deployment.activated": self._activate,
         }
 
     def read_all(self) -> None:
@@ -114,24 +110,10 @@ class Replay:
         if not result.identical:
             members = ", ".join(result.differing) or "the inputs' digests"
             raise ReplayError(f"the decision comes out differently: {members}")
-        claimed = {
-            "policy": data["policy"],
-            "reference": data["reference"],
-            "facts_digest": data["facts"],
-            "verdict": data["verdict"],
-            "approvals": data["approvals"],
-            "subject": subject,
-        }
-        _compare("the entry and its record disagree", claimed, record)
-        if abs(instant(record["evaluated_at"]) - instant(entry["at"])) > CLOCK_SKEW:
-            raise ReplayError(
-                f"decided as of {record['evaluated_at']}, but recorded at {entry['at']}"
-            )
         self._check_signers(record, json.loads(documents["policy"]))
-        expected = {"stage": data["stage"], **self._expected(subject)}
+        expected = self._expected(subject)
         _compare("the facts are not those of the log", expected, _stated(record["facts"]))
-        times = instant(record["evaluated_at"]), instant(record["valid_until"])
-        self._times[data["record"]] = times
+        self._ends[data["record"]] = instant(record["valid_until"])
         self.num_decisions += 1
 
     def _sign(self, entry: dict[str, Any], _: str) -> None:
@@ -192,7 +174,7 @@ class Replay:
 
     def _dispatch(self, entry: dict[str, Any], subject: str) -> None:
         data, at = entry["data"], instant(entry["at"])
-        end = self._check_in_time(data["record"], at)
+        end = self._ends[data["record"]]
         token = self._bundle.document(data["permit_digest"])
         if token is None:  # level L7 says that it is missing
             self.num_absent_permits += 1
@@ -219,20 +201,6 @@ class Replay:
         if not is_then or not at.timestamp() < expires or not issued < end.timestamp():
             raise ReplayError(f"the permit was not valid at {entry['at']}")
 
-    def _activate(self, entry: dict[str, Any], _: str) -> None:
-        self._check_in_time(entry["data"]["record"], instant(entry["at"]))
-
-    def _check_in_time(self, record: str, at: datetime) -> datetime:
-        """Check that the decision was there and valid at an instant; return its end."""
-        if record not in self._times:
-            raise ReplayError(f"no decision before has the record {record}")
-        start, end = self._times[record]
-        if not start - CLOCK_SKEW <= at < end:
-            raise ReplayError(
-                f"used at {seconds(at)}, but decided at {seconds(start)} until {seconds(end)}"
-            )
-        return end
-
 
 def _stated(facts: Any) -> dict[str, object]:
     """Pick from a facts document what entries say, too.
@@ -243,7 +211,6 @@ def _stated(facts: Any) -> dict[str, object]:
     try:
         job, deploy = facts["job"], facts.get("deploy") or {}
         stated = {
-            "stage": facts["stage"],
             "job.id": job["id"],
             "job.team": job["team"],
             "job.document_digest": job["document_digest"],

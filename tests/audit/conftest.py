@@ -3,7 +3,6 @@
 import base64
 import io
 import itertools
-import json
 import os
 from dataclasses import replace
 
@@ -11,8 +10,9 @@ import pytest
 from hypothesis import settings
 
 from audit.bundle import write_bundle
-from audit.canonical import digest
+from audit.canonical import canonical, digest
 from audit.event import Actor, Event, EventKind, to_bytes
+from audit.invariants import Invariants
 from audit.merkle import leaf_hash, root
 from audit.note import Checkpoint, Ed25519Signer, sign_checkpoint
 from audit.tiles import build_tiles
@@ -24,6 +24,35 @@ settings.load_profile("no deadline")
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 COMMITMENT = b"\x07" * 32
 VERIFIER = b"# placet_verify.py of the test world\n"
+
+
+def spelt(value):
+    """Return the canonical text of a value."""
+    return canonical(value).decode()
+
+
+TEXTS = {
+    "facts": spelt({"stage": "train"}),
+    "deploy facts": spelt({"stage": "deploy"}),
+    "policy": spelt(
+        {
+            "format": "placet.policy/1",
+            "packs": [],
+            "rules": [
+                {"id": "budget.limit", "version": "1.0.0", "waivable": True, "approvals": []},
+                {"id": "hds.certificate", "version": "1.0.0", "waivable": False, "approvals": []},
+            ],
+        }
+    ),
+    "reference": spelt(
+        {
+            "format": "placet.reference/1",
+            "site": None,
+            "tables": {"thresholds": [{"id": "waiver_max_days", "value": 30}]},
+        }
+    ),
+}
+"""What the documents with these labels say; any other label is its own text."""
 
 
 def make_id(prefix, number):
@@ -53,8 +82,8 @@ class World:
         self.officer, self.second, self.submitter = (make_id("prn", n) for n in (1, 2, 3))
 
     def document(self, text):
-        """Keep a document; return its digest."""
-        data = text.encode()
+        """Keep a document, given as its text or as a label of `TEXTS`; return its digest."""
+        data = TEXTS.get(text, text).encode()
         self.documents[digest(data)] = data
         return digest(data)
 
@@ -109,13 +138,32 @@ class World:
         data = {
             "stage": stage,
             "record": self.document(record),
-            "facts": self.document("facts"),
+            "facts": self.document("facts" if stage == "train" else "deploy facts"),
             "policy": self.document("policy"),
             "reference": self.document("reference"),
             "verdict": verdict,
             "approvals": [{"role": role, "count": count} for role, count in approvals],
         }
         return self.event("gate.decided", resource, **{**data, **changes})
+
+    def recorded(self, verdict="allow", stage="train", approvals=(), **changes):
+        """Return the text of the record that `decided` with the same arguments is about."""
+        subject = f"job:{self.job}" if stage == "train" else f"deployment:{self.deployment}"
+        record = {
+            "format": "placet.decision/1",
+            "subject": subject,
+            "verdict": verdict,
+            "policy": self.document("policy"),
+            "reference": self.document("reference"),
+            "facts": {"stage": stage},
+            "facts_digest": digest(canonical({"stage": stage})),
+            "approvals": [{"role": role, "count": count} for role, count in approvals],
+            "evaluated_at": "2026-11-30T12:00:00Z",
+            "valid_until": "2026-12-07T12:00:00Z",
+            "results": [],
+            "waivers": [],
+        }
+        return spelt(record | changes)
 
     def approved(self, actor=None, role="officer", record="record", **changes):
         data = {"record": self.document(record), "role": role}
@@ -139,18 +187,12 @@ class World:
         return self.event("waiver.approved", actor=actor or self.officer, **{**data, **changes})
 
     def waived_record(self, *, waivers=None, results=None, **changes):
-        """Keep the record of a decision that counts a waiver; return its text."""
-        waiver = self.counted() if waivers is None else None
-        record = {
-            "format": "placet.decision/1",
-            "subject": f"job:{self.job}",
-            "evaluated_at": "2026-11-30T12:00:00Z",
-            "results": [{"rule": "budget.limit", "version": "1.0.0", "outcome": "waived"}]
-            if results is None
-            else results,
-            "waivers": [waiver] if waivers is None else waivers,
-        }
-        return json.dumps({**record, **changes}, sort_keys=True, separators=(",", ":"))
+        """Return the text of a record that counts a waiver."""
+        if results is None:
+            results = [{"rule": "budget.limit", "version": "1.0.0", "outcome": "waived"}]
+        waivers = [self.counted()] if waivers is None else waivers
+        said = {"results": results, "waivers": waivers}
+        return self.recorded("allow_with_warnings", **said, **changes)
 
     def counted(self, **changes):
         """A waiver as a decision record holds it."""
@@ -283,20 +325,22 @@ class World:
 
     def story(self):
         """An allowed story of 20 entries, from the first one to a deployment."""
+        asked = {"verdict": "require_approval", "approvals": [("officer", 1)]}
+        trained, deployed = self.recorded(**asked), self.recorded(stage="deploy")
         return [
             *self.prologue(),
             self.submitted(),
-            self.decided("require_approval", approvals=[("officer", 1)]),
-            self.approved(),
-            self.dispatching(),
+            self.decided(record=trained, **asked),
+            self.approved(record=trained),
+            self.dispatching(trained),
             self.event("run.started", run=self.run),
             self.finished(),
             self.modelled(),
             self.requested(),
-            self.decided("allow", "deploy record", "deploy"),
+            self.decided("allow", deployed, "deploy"),
             self.issued("card"),
             self.issued("transparency"),
-            self.activated(),
+            self.activated(deployed),
         ]
 
     def entries(self, events):
@@ -340,6 +384,25 @@ def make_world():
 def change():
     """Return dataclasses.replace, the way tests alter one member of a value."""
     return replace
+
+
+@pytest.fixture
+def told(world):
+    """Return a function that reads events with their documents: the invariants after them."""
+
+    def read(events, load=None):
+        invariants = Invariants(world.origin, load or world.documents.get)
+        for index, event in enumerate(events):
+            invariants.read(index, event)
+        return invariants
+
+    return read
+
+
+@pytest.fixture
+def untold(world, told):
+    """Return a function that reads events without any document, as most rules need none."""
+    return lambda events: told(events, load=lambda _: None)
 
 
 @pytest.fixture

@@ -5,20 +5,17 @@ from dataclasses import replace
 import pytest
 
 from audit.event import Actor
-from audit.invariants import Invariants
 
 SIGNED = {"bundle": "sha256:" + "ab" * 32, "signers": ["a+00000001", "b+00000002"]}
 
 
 @pytest.fixture
-def rules(world):
+def rules(world, untold):
     """Return a function that reads events after the prologue: [(index, rule)], counted from 0."""
 
     def read(*events, before=None):
         before = world.prologue() if before is None else before
-        invariants = Invariants(world.origin)
-        for index, event in enumerate([*before, *events]):
-            invariants.read(index, event)
+        invariants = untold([*before, *events])
         return [(each.index - len(before), each.rule) for each in invariants.violations]
 
     return read

@@ -222,7 +222,7 @@ class TestComposition:
             policy = bundle.document(world.document("policy"))
         report = report.with_level(passed("L8", "1 decision came out again"))
 
-        assert policy == b"policy"
+        assert policy == world.documents[world.document("policy")]
         assert report.levels[-1].outcome == Outcome.PASS
         assert report.exit_code == 0
 

@@ -11,7 +11,7 @@ from audit.invariants import MAX_VIOLATIONS, Invariants
 
 
 @pytest.fixture
-def rules(world):
+def rules(world, untold):
     """Return a function that reads events and returns [(index, rule)] of the violations.
 
     The events follow `before`, by default the prologue; they count from 0.
@@ -19,9 +19,7 @@ def rules(world):
 
     def read(*events, before=None):
         before = world.prologue() if before is None else before
-        invariants = Invariants(world.origin)
-        for index, event in enumerate([*before, *events]):
-            invariants.read(index, event)
+        invariants = untold([*before, *events])
         return [(each.index - len(before), each.rule) for each in invariants.violations]
 
     return read
@@ -507,7 +505,7 @@ class TestActivation:
 
 class TestEntries:
     def test_a_gap(self, world):
-        invariants = Invariants(world.origin)
+        invariants = Invariants(world.origin, world.documents.get)
         invariants.read(0, world.started())
         invariants.read(2, world.started())
 
@@ -522,7 +520,7 @@ class TestEntries:
         assert rules(change(world.started(), log="example.com/other")) == [(0, "log-is-origin")]
 
     def test_the_list_is_bounded_and_the_count_is_not(self, world):
-        invariants = Invariants("another")
+        invariants = Invariants("another", world.documents.get)
         for index in range(150):
             invariants.read(index, world.started())
 

@@ -344,7 +344,10 @@ class TestDocuments:
         path = tmp_path / "export.zip"
         path.write_bytes(world.export_story())
         with open_bundle(path) as bundle:
-            assert bundle.document(world.document("policy")) == b"policy"
+            assert (
+                bundle.document(world.document("policy"))
+                == world.documents[world.document("policy")]
+            )
             assert bundle.document("sha256:" + "0" * 64) is None
 
 

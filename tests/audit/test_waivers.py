@@ -5,25 +5,18 @@ import json
 import pytest
 
 from audit import verify as verifying
-from audit.event import EventKind
-from audit.invariants import Invariants
 
 
 @pytest.fixture
-def rules(world):
+def rules(world, told):
     """Return a function that reads events and returns [(index, rule)] of the violations.
 
-    Decisions bring their record as an export does. The prologue comes first; events count from 0.
+    Documents are enclosed as in an export. The prologue comes first; events count from 0.
     """
 
     def read(*events):
         before = world.prologue()
-        invariants = Invariants(world.origin)
-        for index, event in enumerate([*before, *events]):
-            record = None
-            if event.action == EventKind.GATE_DECIDED:
-                record = world.documents[event.data["record"]]
-            invariants.read(index, event, record)
+        invariants = told([*before, *events])
         return [(each.index - len(before), each.rule) for each in invariants.violations]
 
     return read
@@ -34,7 +27,7 @@ def excused(world, *, record=None, without=(), extra=()):
     record = world.waived_record() if record is None else record
     steps = {
         "submitted": world.submitted(),
-        "denied": world.decided("deny", "denied"),
+        "denied": world.decided("deny", world.recorded("deny")),
         "requested": world.waiver_requested(),
         "first": world.waiver_approved(),
         "second": world.waiver_approved(world.second),
@@ -98,9 +91,11 @@ class TestForgedRecords:
         assert found == [(6, f"waived-after-{ending}"), (6, "waived-needs-waiver")]
 
     @pytest.mark.parametrize("at", ["2026-11-30T11:59:59Z", "2026-12-07T00:00:00Z"])
-    def test_it_did_not_hold_at_that_instant(self, world, rules, at):
-        found = rules(*excused(world, record=world.waived_record(evaluated_at=at)))
-        assert found == [(5, "waived-in-time"), (5, "waived-needs-waiver")]
+    def test_it_did_not_hold_at_that_instant(self, world, rules, change, at):
+        *before, decided, dispatching = excused(world, record=world.waived_record(evaluated_at=at))
+        then = f"{at[:-1]}.500Z"
+        found = rules(*before, change(decided, at=then), change(dispatching, at=then))
+        assert found[:2] == [(5, "waived-in-time"), (5, "waived-needs-waiver")]
 
     @pytest.mark.parametrize("result", [{"rule": "hds.certificate"}, {"version": "1.0.1"}])
     def test_it_was_for_another_rule_or_version(self, world, rules, result):
@@ -131,8 +126,9 @@ class TestUse:
     def test_a_later_decision_without_it_may_be_used(self, world, rules):
         *before, _ = excused(world)
         end = world.event("waiver.revoked", actor=world.officer, waiver=world.waiver)
-        again = world.decided("allow", "allowed without it")
-        assert rules(*before, end, again, world.dispatching("allowed without it")) == []
+        record = world.recorded("allow")
+        again = world.decided("allow", record)
+        assert rules(*before, end, again, world.dispatching(record)) == []
 
 
 class TestBinding:
@@ -191,13 +187,14 @@ class TestBinding:
         "record", ['{"waivers":[{}]}', "waive", '{"waivers":1}', '["waived"]', '{"waivers":[1]}']
     )
     def test_a_record_that_cannot_be_read_is_named(self, world, rules, record):
-        assert (5, "waived-record-readable") in rules(*excused(world, record=record))
+        assert (5, "decision-record-readable") in rules(*excused(world, record=record))
 
-    def test_a_record_that_is_not_enclosed_is_no_violation_here(self, world):
-        invariants = Invariants(world.origin)
-        for index, event in enumerate([*world.prologue(), *excused(world)]):
-            invariants.read(index, event)
-        assert invariants.violations == []
+    def test_a_record_that_is_not_enclosed_is_missing_and_no_violation(self, world, told):
+        events = [*world.prologue(), *excused(world)]
+        record = str(events[-1].data["record"])
+        del world.documents[record]
+        invariants = told(events)
+        assert (invariants.violations, invariants.missing) == ([], {record})
 
 
 class TestSigning:
