@@ -1,19 +1,20 @@
 """Asking rules: what a rule says about facts, remembered by what it looks at.
 
 A rule is a pure function of the facts that its schemas name. So the facts are cut into cells,
-`/compute/gpus`, `/derived/budget`, `/datasets/*/licence`, each rule knows which cells it looks
-at, and its finding is remembered under their exact bytes. A new job id or another cost asks only
-the rules that look at it again; the others answer from memory, and answer the same.
+`/compute/gpus`, `/derived/budget`, `/datasets/*/licence`; rules that look at the same cells form
+a group, and their findings are remembered under the exact bytes of these cells. A new job id or
+another cost asks only the rules that look at it again; the others answer from memory, the same.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
+from policies.cells import Cells, look, picker
 from policies.decision import VERDICTS, Finding
 from policies.evaluator import Checker, EvaluationError, Evaluator, Failure
-from policies.memory import MAX_ENTRIES, Key, Memory, key_of
+from policies.facts import Checked
+from policies.memory import MAX_ENTRIES, Key, Memory, Written, key_of
 from policies.pointers import Path, missing
 from policies.rule import Rule
 
@@ -21,6 +22,8 @@ from policies.rule import Rule
 _ENGINE_FAULTS = (EvaluationError, ArithmeticError, LookupError, TypeError, ValueError)
 # These keywords look at a whole value; all others at its type, its length or named members.
 _WHOLE = frozenset({"const", "enum", "uniqueItems"})
+
+Facts = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +45,22 @@ def compile_rule(rule: Rule, evaluator: Evaluator) -> CompiledRule:
     return CompiledRule(rule, applies, evaluator.compile(rule.requires))
 
 
-def ask(
-    asked: CompiledRule, seen: Mapping[str, Any], known: dict[Path, list[str]] | None = None
-) -> Finding:
-    """Ask one rule; `known` remembers what is missing, across the rules of one decision."""
+Reply = tuple[str, tuple[Failure, ...], tuple[str, ...]]
+"""The outcome of a rule, where it was violated, and what was missing."""
+
+
+def ask(asked: CompiledRule, seen: Facts) -> Finding:
+    """Ask one rule about facts with their derived facts."""
+    return _finding(asked.rule, _reply(asked, seen, {}))
+
+
+def _finding(rule: Rule, reply: Reply) -> Finding:
+    return Finding(rule.id, rule.version, rule.effect, *reply)
+
+
+def _reply(asked: CompiledRule, seen: Facts, cache: dict[Path, list[str]]) -> Reply:
+    """Ask one rule; `cache` remembers what is missing, across rules that see the same."""
     rule = asked.rule
-    cache: dict[Path, list[str]] = {} if known is None else known
     outcome, at, absent = "error", tuple[Failure, ...](), tuple[str, ...]()
     try:
         if asked.applies is not None and (absent := _absent(rule.applies_needs, seen, cache)):
@@ -62,7 +75,7 @@ def ask(
             at, outcome = tuple(asked.requires.failures(seen)), "violated"
     except _ENGINE_FAULTS:
         outcome = "error"
-    return Finding(rule.id, rule.version, rule.effect, outcome, at, absent)
+    return outcome, at, absent
 
 
 def _absent(
@@ -115,50 +128,47 @@ def _wholes(schema: Mapping[str, Any], path: Path) -> Iterable[Path]:
             yield from _wholes(inner, path)
 
 
-def look(node: Any, path: Path) -> object:
-    """Return what a path meets; a tuple, which JSON has none of, where it breaks off."""
-    for depth, part in enumerate(path):
-        if part == "*":
-            if type(node) is not list:
-                return (depth, node)
-            rest = path[depth + 1 :]
-            return [look(item, rest) for item in node]
-        if type(node) is not dict:
-            return (depth, node)
-        if part not in node:
-            return (depth,)
-        node = node[part]
-    return node
-
-
-def _derived_name(cell: Path) -> str:
-    return cell[1] if len(cell) == 2 and cell[0] == "derived" else ""
-
-
 Answer = tuple[Finding, bytes, int]
 """A finding, its canonical bytes, and its weight."""
 
 
-class _Seat:
-    """One rule with what it answered, by the cells it looked at."""
+class _Group:
+    """Rules that look at the same cells, with what they answered by what they saw there."""
 
-    def __init__(self, asked: CompiledRule, looked_at: Sequence[int]) -> None:
-        self.asked = asked
-        self.pick = itemgetter(*looked_at) if looked_at else lambda _met: b""
-        self.memory = Memory[Answer]()
-        self._answers: dict[Finding, Answer] = {}
+    def __init__(self, looked_at: Sequence[Path]) -> None:
+        self._rules: list[tuple[CompiledRule, dict[Reply, Answer]]] = []
+        self.places: list[int] = []
+        """Where each rule stands among all."""
+        self.memory = Memory[list[Answer]]()
+        self._raw = {cell[0] for cell in looked_at if cell and cell[0] != "derived"}
+        self._derived = {cell[1] for cell in looked_at if cell[:1] == ("derived",) != cell}
+        self._is_whole = () in looked_at or ("derived",) in looked_at
 
-    def answer(self, seen: Mapping[str, Any], known: dict[Path, list[str]], key: Key) -> Answer:
-        """Ask the rule, and remember the answer unless the engine failed."""
-        finding = ask(self.asked, seen, known)
-        answer = self._answers.get(finding)
-        if answer is None:
-            answer = (finding, finding.to_bytes(), weight(finding))
-            if len(self._answers) < MAX_ENTRIES:
-                self._answers[finding] = answer
-        if finding.outcome != "error":
-            self.memory.keep(key, answer)
-        return answer
+    def add(self, rule: CompiledRule, place: int) -> None:
+        """Let a rule join, which stands at this place among all."""
+        self._rules.append((rule, {}))
+        self.places.append(place)
+
+    def answers(self, facts: Facts, derived: Facts, key: Key) -> list[Answer]:
+        """Ask the rules, and remember the answers unless an engine failed."""
+        seen = {**facts, "derived": derived}
+        if not self._is_whole:  # engines read all that they are given, looked at or not
+            seen = {name: seen[name] for name in self._raw if name in seen}
+            seen["derived"] = {name: derived[name] for name in self._derived if name in derived}
+        known: dict[Path, list[str]] = {}
+        found = []
+        for rule, answers in self._rules:
+            reply = _reply(rule, seen, known)
+            answer = answers.get(reply)
+            if answer is None:
+                finding = _finding(rule.rule, reply)
+                answer = (finding, finding.to_bytes(), weight(finding))
+                if len(answers) < MAX_ENTRIES:
+                    answers[reply] = answer
+            found.append(answer)
+        if all(finding.outcome != "error" for finding, _, _ in found):
+            self.memory.keep(key, found)
+        return found
 
 
 class Panel:
@@ -166,25 +176,35 @@ class Panel:
 
     def __init__(self, asked: Sequence[CompiledRule]) -> None:
         wanted = [cells(one.rule) for one in asked]
-        looked_at = sorted({cell for own in wanted for cell in own})
-        place = {cell: index for index, cell in enumerate(looked_at)}
-        self._cells = tuple((cell, _derived_name(cell)) for cell in looked_at)
-        seats = [
-            _Seat(one, [place[c] for c in own]) for one, own in zip(asked, wanted, strict=True)
-        ]
-        self._rows = tuple((seat, seat.pick, seat.memory.get) for seat in seats)
+        looked_at = {cell for own in wanted for cell in own}
+        self._derived = sorted(c[1] for c in looked_at if len(c) == 2 and c[0] == "derived")
+        self._wholes = sorted(looked_at & {(), ("derived",)})
+        self._raw = Cells(cell for cell in looked_at if cell and cell[0] != "derived")
+        order = [("derived", name) for name in self._derived] + self._wholes
+        place = {cell: index for index, cell in enumerate([*order, *self._raw.cells])}
+        self._size = len(asked)
+        groups: dict[tuple[Path, ...], _Group] = {}
+        for index, (one, own) in enumerate(zip(asked, wanted, strict=True)):
+            group = groups.setdefault(own, _Group(own))
+            group.add(one, index)
+        self._groups = tuple(
+            (group, picker([place[cell] for cell in own]), group.memory.get)
+            for own, group in groups.items()
+        )
 
-    def answers(
-        self, facts: Mapping[str, Any], derived: Mapping[str, Any], keys: Mapping[str, bytes]
-    ) -> list[Answer]:
-        """Ask every rule, in order; `keys` holds the key of each derived member, when known."""
-        seen = {**facts, "derived": derived}
-        met = [
-            keys[name] if name in keys else key_of(look(seen, cell)) for cell, name in self._cells
-        ]
-        known: dict[Path, list[str]] = {}
-        found: list[Answer] = []
-        for seat, pick, remembered in self._rows:
+    def answers(self, checked: Checked, derived: Written) -> list[Answer]:
+        """Ask every rule about facts that keep the contract; the answers are in the rules' order.
+
+        Cost: a look-up for each set of cells, and asking the rules whose cells are new.
+        """
+        facts, made = checked.facts, derived.value
+        met = [derived.members.get(name, b"") for name in self._derived]
+        met += [key_of(look({**facts, "derived": made}, cell)) for cell in self._wholes]
+        met += self._raw.keys(checked)
+        found: list[Any] = [None] * self._size
+        for group, pick, remembered in self._groups:
             key = pick(met)
-            found.append(remembered(key) or seat.answer(seen, known, key))
+            answers = remembered(key) or group.answers(facts, made, key)
+            for place, answer in zip(group.places, answers, strict=True):
+                found[place] = answer
         return found

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from policies.decision import parse_instant
-from policies.derive import derive
+from policies.deriving import derive
 from policies.evaluator import Evaluator
-from policies.facts import contract_errors
+from policies.facts import check
 from policies.gate import ask, compile_rule
 from policies.load import Pack
 from policies.pointers import drop, put
@@ -60,7 +60,7 @@ def seen_by(
     instant = str(case.get("evaluated_at", DEFAULT_INSTANT))
     facts: dict[str, Any] = copy.deepcopy({k: v for k, v in base.items() if k != "derived"})
     _change(facts, case, derived=False)
-    _, _, errors = contract_errors(facts, evaluator)
+    errors = check(facts, evaluator).errors
     if errors:
         raise ValueError(f"facts break the contract: {errors}")
     derived = derive(facts, reference, parse_instant(instant))

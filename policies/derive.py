@@ -2,77 +2,25 @@
 
 Inputs are the raw facts (already checked by the contract), the reference data and the instant
 of evaluation; no clock, no network, no environment. A fact that cannot be computed is absent,
-never guessed, so that the rules which need it are unknown and the gate denies.
-
-    derive(facts, reference, at) -> {"data": {"personal": false, …}, "compute": {"country": "FR",
-      "in_eea": true, …}, "datasets": [{…}], "storage": [{…}], "budget": {…}, "gpai": {…}}
+never guessed, so that the rules which need it are unknown and the gate denies. Places are in
+`policies.places`, classes of data in `policies.categories`, duties in `policies.duties`,
+estimates in `policies.estimate`; `policies.deriving` puts all together.
 
 `VERSION` names this derivation in every decision record; it changes when an output may change.
 """
 
 import datetime as dt
-import functools
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from policies.duties import duties, purpose
-from policies.estimate import estimate
+from policies.categories import by_severity, classes_of, closure, dataset_tags
 from policies.places import Facts, Setting, hds, place, secnumcloud
 from policies.reference import SITE_PROVIDER, Reference
 
 VERSION = "placet.derive/2"
 
-CLASSES = (
-    "personal",
-    "special",
-    "health",
-    "criminal",
-    "sensitive",
-    "restricted",
-    "gov_sensitive",
-    "tdm_reserved",
-    "dora",
-)
-
 _PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/:-]*@)?sha256:[0-9a-f]{64}\Z")
-
-
-def derive(facts: Mapping[str, Any], reference: Reference, at: dt.datetime) -> Facts:
-    """Compute every derived fact that can be computed.
-
-    `at` is the instant of evaluation in UTC; the result is a fresh JSON object.
-    """
-    data = data_classes(facts, reference, at.date())
-    setting = Setting(
-        reference=reference,
-        on=at.date(),
-        job_end=job_end(facts, at),
-        is_strict=data.get("restricted") is not False,
-        needs_hds=data.get("french_health") is True,
-        needs_secnumcloud=data.get("gov_sensitive") is True,
-        eu=reference.members("eu", at.date()),
-        eea=reference.members("eea", at.date()),
-    )
-    found: Facts = {
-        "data": data,
-        "datasets": [dataset(setting, item) for item in facts.get("datasets") or ()],
-        "storage": [place(setting, item) for item in facts.get("storage") or ()],
-        "compute": compute(setting, facts.get("compute") or {}),
-        "serving": place(setting, facts.get("deploy") or {}),
-        "chain": chain(facts),
-        "dora": dora(facts.get("governance") or {}) if data.get("dora") else {},
-        "base_model": licence(setting, (facts.get("base_model") or {}).get("licence")),
-        "budget": budget(facts.get("cost") or {}),
-        "gpai": gpai(facts, reference),
-        "estimate": estimate(facts, reference),
-        "purpose": purpose(facts, reference, at.date(), data),
-    }
-    found["budget"] |= room(facts, found["estimate"])
-    found["duties"] = duties(facts, data, third_party=found["chain"].get("third_party"))
-    if "french_health" in data:
-        found["certificates"] = certificates(setting, facts)
-    return {name: value for name, value in found.items() if value}
 
 
 def job_end(facts: Mapping[str, Any], at: dt.datetime) -> dt.date | None:
@@ -81,86 +29,6 @@ def job_end(facts: Mapping[str, Any], at: dt.datetime) -> dt.date | None:
         return at.date()
     minutes = (facts.get("job") or {}).get("max_minutes")
     return None if minutes is None else (at + dt.timedelta(minutes=minutes)).date()
-
-
-def closure(tags: list[str], reference: Reference) -> frozenset[str] | None:
-    """Return the tags in their one spelling with all they imply; None when one is not listed.
-
-    `health.fr.hds` implies `art9.health`, which implies `pd.basic`; `personal` is `pd.basic`.
-    """
-    return _closure(tuple(tags), reference)
-
-
-@functools.lru_cache(maxsize=1024)
-def _closure(tags: tuple[str, ...], reference: Reference) -> frozenset[str] | None:
-    found: set[str] = set()
-    todo = list(tags)
-    while todo:
-        row = reference.categories.get(todo.pop())
-        if row is None:
-            return None
-        if row["same_as"] is not None:
-            todo.append(row["same_as"])
-        elif row["tag"] not in found:
-            found.add(row["tag"])
-            todo += row["implies"]
-    return frozenset(found)
-
-
-def dataset_tags(item: Mapping[str, Any], reference: Reference) -> frozenset[str] | None:
-    """Return declared and detected tags of a dataset; None while either is not known.
-
-    An empty declaration is not "no personal data" (that is the tag `none`): it is no answer.
-    """
-    declared, detected = item.get("categories_declared"), item.get("categories_detected")
-    if not declared or detected is None:
-        return None
-    return closure([*declared, *detected], reference)
-
-
-def classes_of(tags: frozenset[str], reference: Reference) -> frozenset[str]:
-    """Return the classes (`personal`, `special`, …) that the tags belong to."""
-    return frozenset(c for tag in tags for c in reference.categories[tag]["classes"])
-
-
-def data_classes(facts: Mapping[str, Any], reference: Reference, on: dt.date) -> Facts:
-    """Derive which classes of data the job touches; {} while one dataset's tags are unknown.
-
-    `french_health` is health data of French origin: tagged so, or health data with subjects in
-    a territory of the HDS regime; absent while the subjects' countries are unknown.
-    """
-    items = facts.get("datasets") or []
-    tags = [dataset_tags(item, reference) for item in items]
-    known = [found for found in tags if found is not None]
-    if not items or len(known) != len(items):
-        return {}
-    together = frozenset[str]().union(*known)
-    classes = classes_of(together, reference)
-    found: Facts = {name: name in classes for name in CLASSES}
-    found["categories"] = sorted(together)
-    territory = reference.members("hds_territory", on)
-    origins = [
-        _is_french_health(item, classes_of(own, reference), territory)
-        for item, own in zip(items, known, strict=True)
-    ]
-    if True in origins:
-        found["french_health"] = True
-    elif None not in origins:
-        found["french_health"] = False
-    return found
-
-
-def _is_french_health(
-    item: Mapping[str, Any], classes: frozenset[str], territory: frozenset[str]
-) -> bool | None:
-    if "french_health" in classes:
-        return True
-    if "health" not in classes:
-        return False
-    countries = item.get("data_subject_countries")
-    if not countries or not territory:
-        return None
-    return not territory.isdisjoint(countries)
 
 
 def dataset(setting: Setting, item: Mapping[str, Any]) -> Facts:
@@ -172,7 +40,7 @@ def dataset(setting: Setting, item: Mapping[str, Any]) -> Facts:
     if declared is not None and detected is not None:
         covered, seen = closure(declared, reference), closure(detected, reference)
         if covered is not None and seen is not None:
-            found |= _by_severity(seen - covered, reference)
+            found |= by_severity(seen - covered, reference)
     tags = dataset_tags(item, reference)
     if tags is not None:
         classes = classes_of(tags, reference)
@@ -184,16 +52,6 @@ def dataset(setting: Setting, item: Mapping[str, Any]) -> Facts:
             given = "missing" if item.get(source) is None else "stated"
             found[name] = given if when in classes else "not_needed"
     return found
-
-
-def _by_severity(tags: frozenset[str], reference: Reference) -> Facts:
-    """Count undeclared tags by what the vocabulary says of a tag that was not declared."""
-    severe = sum(reference.categories[tag].get("when_undeclared", "deny") == "deny" for tag in tags)
-    return {
-        "undeclared_categories": len(tags),
-        "undeclared_severe": severe,
-        "undeclared_ordinary": len(tags) - severe,
-    }
 
 
 def _places(facts: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:

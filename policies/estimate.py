@@ -85,18 +85,26 @@ def constants(reference: Reference) -> Mapping[str, int]:
 
 def flavor_row(reference: Reference, provider: str, flavor: str) -> Row | None:
     """Return the row of a flavor by exact provider and name."""
-    key = (provider, flavor)
-    rows = reference.rows("flavors")
-    return next((row for row in rows if (row["provider"], row["flavor"]) == key), None)
+    return _flavors(reference).get((provider, flavor))
+
+
+@functools.lru_cache(maxsize=8)
+def _flavors(reference: Reference) -> Mapping[tuple[str, str], Row]:
+    return {(str(row["provider"]), str(row["flavor"])): row for row in reference.rows("flavors")}
 
 
 def price_row(reference: Reference, provider: str, flavor: str) -> Row | None:
     """Return the price of a flavor in euros; a price in another currency is none."""
-    key = (provider, flavor, CURRENCY)
-    for row in reference.rows("prices"):
-        if (row["provider"], row["flavor"], row["currency"]) == key:
-            return row
-    return None
+    return _prices(reference).get((provider, flavor))
+
+
+@functools.lru_cache(maxsize=8)
+def _prices(reference: Reference) -> Mapping[tuple[str, str], Row]:
+    return {
+        (str(row["provider"]), str(row["flavor"])): row
+        for row in reference.rows("prices")
+        if row["currency"] == CURRENCY
+    }
 
 
 def billed_seconds(price: Row, seconds: int) -> int:

@@ -14,12 +14,14 @@ A request that brings its own `derived` is refused like any other unknown member
 
 import functools
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from audit.canonical import CanonicalError, canonical
+from audit.canonical import CanonicalError
 from policies.evaluator import Checker, Evaluator, Failure
-from policies.memory import Pieces, is_canonical
+from policies.memory import Written
 from policies.strict import StrictError, parse_json, parse_yaml
 
 FORMAT = "placet.facts/1"
@@ -69,39 +71,60 @@ def parse_facts(data: bytes, *, syntax: str = "json") -> dict[str, Any]:
     return value
 
 
-def contract_errors(
-    facts: Any, evaluator: Evaluator, spelling: bytes | None = None
-) -> tuple[bytes, Any, list[Failure]]:
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Facts after the contract, and what breaks it: sorted pairs of JSON pointer and keyword.
+
+    The keyword is one of JSON Schema or one of those above. What cannot be read at all (a float,
+    NaN, a big integer, a lone surrogate, too much, not an object) has the bytes `null`.
+    """
+
+    encoded: bytes
+    facts: Any
+    members: Mapping[str, bytes]
+    """The canonical bytes of each member of `facts`."""
+    errors: Sequence[Failure]
+
+
+def check(facts: Any, evaluator: Evaluator) -> Checked:
     """Check facts against the contract; any failure means that the gate denies.
 
-    Returns the canonical bytes, the facts in JSON's own Python types (the same object where it
-    has no others), and the failures, sorted: pairs of a JSON pointer and a keyword of JSON
-    Schema or one of the keywords above. What cannot be read (a float, NaN, a big integer, a
-    lone surrogate, too much, not an object) gives "null". Where `facts` were just made from
-    bytes by `memory.read`, `spelling` is these bytes: canonical, they need not be written again.
+    Facts come back in JSON's own Python types: the same object where it has no others.
     """
     try:
-        data, plain = _read(facts, spelling)
+        return _checked(Written.of(facts), evaluator)
     except (CanonicalError, RecursionError):
-        data, plain = b"null", None
+        return _unreadable()
+
+
+def check_bytes(data: bytes, evaluator: Evaluator) -> Checked:
+    """Check facts that stand in a record, in any spelling."""
+    try:
+        return _checked(Written.read(data), evaluator)
+    except (CanonicalError, RecursionError):
+        return _unreadable()
+
+
+def taken(facts: Any, errors: Sequence[Failure]) -> Checked:
+    """Take facts as a record has them, with what it says that breaks the contract.
+
+    Raises:
+        CanonicalError: they have no canonical form.
+    """
+    written = Written.of(facts)
+    return Checked(written.encoded, written.value, written.members, errors)
+
+
+def _checked(written: Written, evaluator: Evaluator) -> Checked:
+    data, plain, members = written.encoded, written.value, written.members
     if not isinstance(plain, dict) or len(data) > MAX_FACTS_BYTES:
-        return b"null", None, [("", UNREADABLE)]
+        return _unreadable()
     if b"\\" in data:  # only a quote, a backslash or a control character needs an escape
-        return data, plain, [("", CHARACTERS)]
+        return Checked(data, plain, members, [("", CHARACTERS)])
     checker = _contract(evaluator)
-    return data, plain, [] if checker.is_valid(plain) else checker.failures(plain)
+    errors = [] if checker.is_valid(plain) else checker.failures(plain)
+    return Checked(data, plain, members, errors)
 
 
-@functools.cache
-def _pieces() -> Pieces:
-    return Pieces(schema("facts")["properties"], depth=1)
-
-
-def _read(facts: Any, spelling: bytes | None) -> tuple[bytes, Any]:
-    """Return canonical bytes, as deep as in the record, and plain types."""
-    if spelling is not None and is_canonical(spelling, facts):
-        return spelling, facts
-    if type(facts) is dict and (written := _pieces().write(facts)) is not None:
-        return written[0], facts
-    data = canonical([facts])[1:-1]
-    return data, json.loads(data)  # tuples and subclasses are gone
+def _unreadable() -> Checked:
+    return Checked(b"null", None, {}, [("", UNREADABLE)])

@@ -24,14 +24,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from audit.canonical import CanonicalError, canonical, digest
+from audit.canonical import CanonicalError, canonical, digest, parse
 from policies.asking import CompiledRule, ask, compile_rule
 from policies.decision import Decision, GateError
-from policies.derive import VERSION, derive
+from policies.derive import VERSION
+from policies.deriving import derived
 from policies.evaluator import Evaluator, default_evaluator
-from policies.facts import contract_errors
-from policies.judging import Checked, Question, judge
-from policies.memory import read
+from policies.facts import Checked, check, check_bytes, taken
+from policies.judging import Question, judge
+from policies.memory import Written
 from policies.policy import Policy
 from policies.reference import Reference
 from policies.waiver import Waiver, WaiverError
@@ -59,16 +60,13 @@ def decide(
     """
     engine = evaluator or default_evaluator()
     question = Question(policy, reference.digest, evaluated_at, subject, tuple(waivers), engine)
-    return _decide(question, reference, facts)
+    return _decide(question, reference, check(facts, engine))
 
 
-def _decide(
-    question: Question, reference: Reference, facts: Any, spelling: bytes | None = None
-) -> Decision:
+def _decide(question: Question, reference: Reference, checked: Checked) -> Decision:
     at = question.instant()
-    checked = Checked(*contract_errors(facts, question.evaluator, spelling))
-    derived = {} if checked.errors else derive(checked.facts, reference, at)
-    return judge(question, checked, derived)
+    found = Written.of({}) if checked.errors else derived(checked, reference, at)
+    return judge(question, checked, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +139,7 @@ def _again(record: bytes, policy: Policy, reference: Reference, engine: Evaluato
     try:
         facts, evaluated_at, subject, waivers = _asked(record)
         question = Question(policy, reference.digest, evaluated_at, subject, waivers, engine)
-        second = _decide(question, reference, read(facts), facts)
+        second = _decide(question, reference, check_bytes(facts, engine))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return second.verdict if second.record == record else None
@@ -153,16 +151,17 @@ _SUBJECT, _UNTIL, _WAIVERS = b',"subject":"', b'","valid_until":"', b',"waivers"
 
 def _asked(record: bytes) -> tuple[bytes, str, str, tuple[Waiver, ...]]:
     """Cut what was asked out of a record, trusting its order; raises ValueError when it fails."""
-    end = record.rindex(_DIGEST)
     start = record.index(_FACTS)
+    end = record.index(_DIGEST, start)
     at = record.rindex(_AT, 0, start) + len(_AT)
     subject = record.rindex(_SUBJECT) + len(_SUBJECT)
-    waivers = record.rindex(_WAIVERS) + len(_WAIVERS)
+    listed = record[record.rindex(_WAIVERS) + len(_WAIVERS) : -1]
+    waivers: Any = [] if listed == b"[]" else parse(listed)
     return (
         record[start + len(_FACTS) : end],
         record[at : at + 20].decode(),
         record[subject : record.index(_UNTIL, subject)].decode(),
-        tuple(Waiver.from_document(w) for w in read(record[waivers:-1])),
+        tuple(Waiver.from_document(w) for w in waivers),
     )
 
 
@@ -184,12 +183,13 @@ def _compared(
         question = Question(policy, named[1], *about, document["derivation"])
         question.instant()
         facts = document["facts"]
-        checked = Checked(canonical([facts])[1:-1], facts, first.contract_errors)
+        checked = taken(facts, first.contract_errors)
         second = None
         if question.derivation == VERSION:
-            second = _decide(question, Reference.from_bytes(reference_bytes), facts)
-            checked = Checked(checked.encoded, facts, second.contract_errors)
-        level_1 = judge(question, checked, document["derived"])
+            reference = Reference.from_bytes(reference_bytes)
+            second = _decide(question, reference, check(facts, engine))
+            checked = taken(facts, second.contract_errors)
+        level_1 = judge(question, checked, Written.of(document["derived"]))
     except (KeyError, TypeError, AttributeError, CanonicalError, WaiverError) as cause:
         raise GateError("decision record: a member is missing or misshapen") from cause
     made = second or level_1

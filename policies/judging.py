@@ -7,19 +7,18 @@ in canonical order, each member in its canonical form.
 import bisect
 import datetime as dt
 import functools
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from audit.canonical import MAX_INT, CanonicalError, Digest, canonical, digest
+from audit.canonical import Digest, canonical, digest
 from policies.asking import Answer, CompiledRule, Panel, compile_rule, weight
 from policies.decision import FORMAT, VERDICTS, Decision, Finding, GateError, parse_instant
 from policies.derive import VERSION
 from policies.evaluator import Evaluator, Failure
-from policies.facts import schema
-from policies.memory import Memory, Pieces, key_of
+from policies.facts import Checked
+from policies.memory import Memory, Written
 from policies.policy import Policy
 from policies.rule import Approval
 from policies.waiver import Waiver, considered
@@ -64,19 +63,9 @@ class Question:
         return at
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """Facts after the contract: canonical bytes, plain JSON types, and what breaks it."""
-
-    encoded: bytes
-    facts: Any
-    errors: Sequence[Failure]
-
-
-def judge(question: Question, checked: Checked, derived: Mapping[str, Any]) -> Decision:
+def judge(question: Question, checked: Checked, derived: Written) -> Decision:
     """Ask the rules, answer the obligations, take the worst outcome, and write the record."""
     policy, errors = question.policy, checked.errors
-    encoded, plain, keys = _written(derived)
     answers: list[Answer] = []
     obligations: dict[str, str] = {}
     wanted: Mapping[str, tuple[Approval, ...]] = {}
@@ -84,13 +73,13 @@ def judge(question: Question, checked: Checked, derived: Mapping[str, Any]) -> D
     if not errors:
         era = bisect.bisect_right(policy.edges, question.evaluated_at)
         bench = _bench(policy, question.evaluator, checked.facts["stage"], era)
-        answers = bench.panel.answers(checked.facts, plain, keys)
+        answers = bench.panel.answers(checked, derived)
         if question.waivers:
             answers = [_waived(question, answer) for answer in answers]
-        obligations, bound = bench.obligations(plain, keys.get("data"))
+        obligations, bound = bench.obligations(derived)
         wanted = bench.approvals
     is_open = bool(answers) and not errors and set(obligations.values()) <= {"asked"}
-    verdict = VERDICTS[max(rank for _, _, rank in answers) if is_open else _DENY]
+    verdict = VERDICTS[max([rank for _, _, rank in answers]) if is_open else _DENY]
     results = tuple([finding for finding, _, _ in answers])
     approvals = _united(wanted, results) if verdict == "require_approval" else ()
     facts_digest, valid_until = digest(checked.encoded), _valid_until(question)
@@ -98,7 +87,7 @@ def judge(question: Question, checked: Checked, derived: Mapping[str, Any]) -> D
         _approvals_written(approvals),
         _errors_written(errors),
         _DERIVATION if question.derivation == VERSION else canonical(question.derivation),
-        encoded,
+        derived.encoded,
         question.evaluated_at.encode(),
         checked.encoded,
         facts_digest.encode(),
@@ -134,18 +123,15 @@ class _Bench:
         self.approvals = {one.rule.id: one.rule.approvals for one in asked if one.rule.approvals}
         self._known = Memory[tuple[dict[str, str], bytes]]()
 
-    def obligations(
-        self, derived: Mapping[str, Any], key: bytes | None
-    ) -> tuple[dict[str, str], bytes]:
+    def obligations(self, derived: Written) -> tuple[dict[str, str], bytes]:
         """Answer every obligation that binds, and write the answers.
 
         They are `asked`, `missing`, or `unknown` with the class of the data.
         """
-        data = derived.get("data", {})
-        key = key_of(data) if key is None else key
+        key = derived.members.get("data", b"")
         answer = self._known.get(key)
         if answer is None:
-            found = self._found(data)
+            found = self._found(derived.value.get("data", {}))
             answer = (found, canonical(found))
             self._known.keep(key, answer)
         return answer
@@ -209,45 +195,6 @@ def _valid_until(question: Question) -> str:
 @functools.lru_cache(maxsize=4096)
 def _after(now: str, minutes: int) -> str:
     return (parse_instant(now) + dt.timedelta(minutes=minutes)).isoformat()[:19] + "Z"
-
-
-@functools.cache
-def _pieces() -> Pieces:
-    return Pieces(schema("derived")["properties"], depth=1)
-
-
-def _written(derived: Mapping[str, Any]) -> tuple[bytes, Mapping[str, Any], Mapping[str, bytes]]:
-    """Return derived facts in canonical bytes and plain types, with the keys of members.
-
-    A number that a record cannot hold was not computed: it is left out, and so unknown.
-    """
-    if not derived:
-        return b"{}", {}, {}
-    try:
-        return _pieces_of(derived)
-    except CanonicalError:
-        return _pieces_of(_without_giants(derived))
-
-
-def _without_giants(node: Any) -> Any:
-    if isinstance(node, list):
-        return [_without_giants(item) for item in node]
-    if not isinstance(node, Mapping):
-        return node
-    return {
-        name: _without_giants(value)
-        for name, value in node.items()
-        if not (isinstance(value, int) and abs(value) > MAX_INT)
-    }
-
-
-def _pieces_of(derived: Mapping[str, Any]) -> tuple[bytes, Mapping[str, Any], Mapping[str, bytes]]:
-    written = _pieces().write(derived) if type(derived) is dict else None
-    if written is not None:
-        return written[0], derived, written[1]
-    encoded = canonical([derived])[1:-1]
-    plain: dict[str, Any] = json.loads(encoded)
-    return encoded, plain, {}
 
 
 @functools.lru_cache(maxsize=256)

@@ -2,29 +2,36 @@
 
 The gate asks the same things again and again: most jobs of a team differ in their ids and costs
 only. So an answer is kept under a key that two questions share only when they are the same to
-the last type: the `marshal` form, version 2, of the question. It tells `True` from 1, 1 from
-1.0, a list from a tuple and absent from null; it knows no subclasses; and it depends on nothing
-but the value and the order of an object's members, which costs at most a second entry. Keys
-never leave the process, so it does not matter that another Python would write other ones.
+the last type. For values of any type that is the `marshal` form, version 2: it tells `True` from
+1, 1 from 1.0, a list from a tuple and absent from null; it knows no subclasses; and it depends on
+nothing but the value and the order of an object's members, which costs at most a second entry.
+Keys never leave the process, so it does not matter that another Python would write other ones.
+For values that have one, the canonical bytes are the key.
 
-A memory is bounded in entries and in the length of a key. A full one forgets everything.
+A memory is bounded in entries and in the length of its keys. A full one forgets everything.
 """
 
+import functools
 import json
 import marshal
-from collections.abc import Callable, Iterable
-from typing import Any, Generic, NoReturn, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-from audit.canonical import MAX_DEPTH, MAX_INT, canonical
+import orjson
 
-MAX_ENTRIES = 256
-MAX_KEY_BYTES = 2048
+from audit.canonical import MAX_DEPTH, MAX_INT, canonical, parse
 
-_STRING = frozenset({str})
-_ATOMS = frozenset({str, int, bool, type(None)})
+MAX_ENTRIES = 2048
+MAX_KEY_BYTES = 8192
+MAX_BYTES = 1 << 20
+
+_SORTED = orjson.OPT_SORT_KEYS
+_dumps = orjson.dumps
 
 Answer = TypeVar("Answer")
 Key = bytes | tuple[bytes, ...]
+"""What an answer is kept under: as exact as the bytes of the question."""
 
 
 def key_of(value: Any) -> bytes:
@@ -37,150 +44,124 @@ def key_of(value: Any) -> bytes:
 
 
 def quick(value: Any) -> bytes | None:
-    """Return `canonical(value)` when the standard library's C code can tell that this is it.
+    """Return `canonical(value)` when the fast encoder is sure to write the same.
 
-    None for what it cannot tell about: anything but ASCII, numbers that may be too large or no
-    integers, deep nesting, and types that are not JSON's own. Subclasses pass for what they are
-    subclasses of, so ask for the `key_of` a value first.
+    None for what it is not sure about: anything but ASCII, large numbers, deep nesting, and types
+    that are not JSON's own.
     """
-    if _is_flat(value):
-        text = _ENCODER.encode(value)
-        return text.encode() if text.isascii() else None
+    if not _is_plain((value,), MAX_DEPTH // 2):
+        return None
     try:
-        text = _ENCODER.encode(value)
-        is_same = text.isascii() and _DECODER.decode(text) == value  # so no tuples, no other keys
-    except (ValueError, TypeError, RecursionError):
+        written = _dumps(value, option=_SORTED)
+    except TypeError:  # a key that is no string, a lone surrogate
         return None
-    if not is_same or text.count("[") + text.count("{") > MAX_DEPTH // 2:
-        return None
-    return text.encode()
+    return written if written.isascii() else None
 
 
-def read(data: bytes) -> Any:
-    """Read JSON text that holds integers of up to 15 digits and no other numbers.
-
-    Raises:
-        ValueError: it is something else.
-    """
-    return _DECODER.decode(data.decode())
-
-
-def is_canonical(data: bytes, value: Any) -> bool:
-    """Say whether `data` is sure to be `canonical(value)`; `value` is what `read` made of it."""
-    if not data.isascii() or data.count(b"[") + data.count(b"{") > MAX_DEPTH // 2:
-        return False
-    return _ENCODER.encode(value).encode() == data
-
-
-def _is_flat(value: Any) -> bool:
-    """Say whether a value is an object of atoms that all have a canonical form, if ASCII."""
-    if type(value) is not dict or set(map(type, value)) != _STRING:
-        return False
-    kinds = set(map(type, value.values()))
-    if not kinds <= _ATOMS:
-        return False
-    return int not in kinds or all(
-        -MAX_INT <= v <= MAX_INT for v in value.values() if type(v) is int
-    )
-
-
-def _refuse_number(text: str) -> NoReturn:
-    raise ValueError(f"not an integer: {text}")
-
-
-def _integer(text: str) -> int:
-    if len(text) > 15:  # it may be outside ±(2^53 - 1)
-        raise ValueError(f"a long integer: {text}")
-    return int(text)
-
-
-_ENCODER = json.JSONEncoder(
-    ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
-)
-_DECODER = json.JSONDecoder(
-    parse_float=_refuse_number, parse_constant=_refuse_number, parse_int=_integer
-)
+def _is_plain(nodes: Iterable[Any], depth: int) -> bool:
+    """Say whether all nodes are of JSON's own types, their integers small, and not too deep."""
+    for node in nodes:
+        kind = type(node)
+        if kind is dict or kind is list:
+            inside = node.values() if kind is dict else node
+            if depth == 0 or not _is_plain(inside, depth - 1):
+                return False
+        elif kind is int:
+            if not -MAX_INT <= node <= MAX_INT:
+                return False
+        elif kind is not str and kind is not bool and node is not None:
+            return False
+    return True
 
 
 class Memory(Generic[Answer]):
-    """Answers by key, at most `entries` of them."""
+    """Answers by key: at most `MAX_ENTRIES`, with keys of at most `MAX_BYTES` together.
 
-    def __init__(self, entries: int = MAX_ENTRIES) -> None:
-        self._entries = entries
+    An answer is kept when it comes for the second time: what never comes again is most of what is
+    asked (a job's own id, its cost), and would push out what does.
+    """
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._seen: set[int] = set()
         self._answers: dict[Key, Answer] = {}
         self.get: Callable[[Key], Answer | None] = self._answers.get
         """Return the answer to a key, or None when it is not remembered."""
 
     def keep(self, key: Key, answer: Answer) -> None:
-        """Remember an answer, unless the key is too long to be worth it."""
-        length = len(key) if isinstance(key, bytes) else sum(len(part) for part in key)
+        """Remember an answer if it comes again, unless the key is too long to be worth it."""
+        mark = hash(key)
+        if mark not in self._seen:
+            if len(self._seen) >= 4 * MAX_ENTRIES:
+                self._seen.clear()
+            self._seen.add(mark)
+            return
+        length = len(key) if isinstance(key, bytes) else sum(map(len, key))
         if length > MAX_KEY_BYTES:
             return
-        if len(self._answers) >= self._entries:
+        if len(self._answers) >= MAX_ENTRIES or self._bytes + length > MAX_BYTES:
             self._answers.clear()
+            self._bytes = 0
         self._answers[key] = answer
+        self._bytes += length
 
 
-class Pieces:
-    """Writes objects with known member names in canonical form, member by member.
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A value in canonical bytes, in JSON's own Python types, and member by member.
 
-    `depth` says how deep in the final document the object will stand.
+    `members` holds the canonical bytes of each member's value: two objects have the same bytes
+    under a name exactly when they have the same value there.
     """
 
-    def __init__(self, names: Iterable[str], *, depth: int) -> None:
-        self._names = tuple((name, canonical(name) + b":") for name in sorted(names))
-        if not all(name.isascii() for name, _ in self._names):
-            raise ValueError("a member name is not ASCII: expected names that sort by their bytes")
-        self._memories = {name: Memory[bytes](4 * MAX_ENTRIES) for name, _ in self._names}
-        self._around = depth + 1
+    encoded: bytes
+    value: Any
+    members: Mapping[str, bytes]
 
-    def write(self, value: dict[str, Any]) -> tuple[bytes, dict[str, bytes]] | None:
-        """Return the canonical bytes of an object and the key of each member.
-
-        None when the object is not of this kind: another type or name somewhere. Then only the
-        long way, `audit.canonical`, tells whether it has a canonical form.
+    @classmethod
+    def of(cls, value: Any) -> "Written":
+        """Write a value; the same object where it is of JSON's own types already.
 
         Raises:
-            CanonicalError: a member has none.
+            CanonicalError: it has no canonical form, as deep as a member of a record.
         """
-        written: list[bytes] = []
-        keys: dict[str, bytes] = {}
-        for name, prefix in self._names:
-            if name not in value:
-                continue
-            member = value[name]
-            try:
-                key = key_of(member)
-            except ValueError:
-                return None
-            memory = self._memories[name]
-            piece = memory.get(key)
-            if piece is None:
-                body = quick(member) or self._slowly(member)
-                if body is None:
-                    return None
-                piece = prefix + body
-                memory.keep(key, piece)
-            written.append(piece)
-            keys[name] = key
-        if len(keys) != len(value):
+        written = cls._quickly(value)
+        if written is not None:
+            return written
+        encoded = canonical([value])[1:-1]
+        plain = json.loads(encoded)  # tuples and subclasses are gone
+        items = plain.items() if isinstance(plain, dict) else ()
+        return cls(encoded, plain, {name: canonical(item) for name, item in items})
+
+    @classmethod
+    def read(cls, data: bytes) -> "Written":
+        """Read what `of` has written, or another spelling of it.
+
+        Raises:
+            CanonicalError: not JSON, a name twice, or a number that is no integer.
+        """
+        try:
+            written = cls._quickly(orjson.loads(data))
+        except orjson.JSONDecodeError:
+            written = None
+        is_same = written is not None and written.encoded == data  # so no name comes twice
+        return written if written is not None and is_same else cls.of(parse(data))
+
+    @classmethod
+    def _quickly(cls, value: Any) -> "Written | None":
+        """Write an object as `quick` does, if it can."""
+        if type(value) is not dict or not _is_plain((value,), MAX_DEPTH // 2):
             return None
-        return b"{%b}" % b",".join(written), keys
+        if not all(type(name) is str for name in value):
+            return None
+        try:
+            members = {name: _dumps(value[name], option=_SORTED) for name in sorted(value)}
+            encoded = b"{%b}" % b",".join([_named(n) + body for n, body in members.items()])
+        except TypeError:  # further inside a key that is no string, or a lone surrogate
+            return None
+        return cls(encoded, value, members) if encoded.isascii() else None
 
-    def _slowly(self, member: Any) -> bytes | None:
-        around, wrapped = self._around, member
-        for _ in range(around):
-            wrapped = [wrapped]
-        body = canonical(wrapped)[around:-around]
-        return body if _same(json.loads(body), member) else None
 
-
-def _same(one: Any, other: Any) -> bool:
-    """Say whether two values are equal and of the same types all the way down."""
-    if type(one) is not type(other):
-        return False
-    if type(one) is dict:
-        return one.keys() == other.keys() and all(_same(one[k], other[k]) for k in one)
-    if type(one) is list:
-        return len(one) == len(other) and all(map(_same, one, other))
-    return bool(one == other)
+@functools.lru_cache(maxsize=1024)
+def _named(name: str) -> bytes:
+    return _dumps(name) + b":"

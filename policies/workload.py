@@ -121,13 +121,15 @@ class Workload:
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "Workload | None":
         """Read the facts of a fine-tune; None while something that matters is unknown."""
-        shape = Shape.of(facts.get("base_model") or {})
         training, job = facts.get("training") or {}, facts.get("job") or {}
         method, precision = job.get("method"), training.get("precision")
         rank, rows = (training.get(name) or 0 for name in ("rank", "max_tokens"))
         checkpointing = training.get("gradient_checkpointing")
         is_known = method in METHODS and (method == "full" or rank) and rows
-        if shape is None or not is_known or precision is None or checkpointing is None:
+        if not is_known or precision is None or checkpointing is None:
+            return None
+        shape = Shape.of(facts.get("base_model") or {})
+        if shape is None:
             return None
         return cls(
             shape=shape,

@@ -6,18 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from policies.derive import (
-    budget,
-    classes_of,
-    closure,
-    compute,
-    data_classes,
-    dataset,
-    dataset_tags,
-    derive,
-    gpai,
-    job_end,
-)
+from policies.categories import classes_of, closure, data_classes, dataset_tags
+from policies.derive import budget, compute, dataset, gpai, job_end
+from policies.deriving import derive
 from policies.evaluator import PythonEvaluator
 from policies.facts import catalogue, schema
 from policies.load import REFERENCE, load_reference

@@ -5,7 +5,8 @@ import datetime as dt
 import pytest
 
 from policies.cases import CASE_SITE
-from policies.derive import certificates, chain, derive, room
+from policies.derive import certificates, chain, room
+from policies.deriving import derive
 from policies.duties import duties, purpose, stated
 from policies.facts import schema
 from policies.load import load_reference

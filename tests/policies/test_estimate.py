@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.derive import derive
+from policies.deriving import derive
 from policies.estimate import (
     billed_seconds,
     cheapest,

@@ -27,10 +27,12 @@ from policies import asking, judging
 from policies.batch import replay_all
 from policies.cases import CASE_SITE
 from policies.decision import parse_instant
-from policies.derive import derive
+from policies.deriving import derive
 from policies.evaluator import Evaluator, PythonEvaluator, RustEvaluator
+from policies.facts import taken
 from policies.gate import decide, replay
 from policies.load import PACKS, load_reference, policy_of, read_packs
+from policies.memory import Written
 from policies.policy import Policy
 
 Row = dict[str, Any]
@@ -113,7 +115,7 @@ def _era(policy: Policy) -> int:
 def evaluations(name: str, policy: Policy, work: Sequence[Any], engine: Evaluator) -> Iterator[Row]:
     """Measure the rules alone, on facts that are parsed and derived already."""
     derived = [(f, derive(f, REFERENCE, parse_instant(at))) for at, f in work]
-    seen = [(facts, *judging._written(more)[1:]) for facts, more in derived]
+    seen = [(taken(facts, ()), Written.of(more)) for facts, more in derived]
     more = {"rules": len(policy.rules), "engine": engine.name}
     bench = judging._bench(policy, engine, "train", _era(policy))
     yield timed(
@@ -123,9 +125,9 @@ def evaluations(name: str, policy: Policy, work: Sequence[Any], engine: Evaluato
     )
     asked = [c for c in judging._compiled(policy, engine) if "train" in c.rule.stages]
 
-    def everything(facts: Any, made: Any, _keys: Any) -> object:
-        whole, known = {**facts, "derived": made}, {}
-        return [asking.ask(one, whole, known) for one in asked]
+    def everything(checked: Any, made: Any) -> object:
+        whole = {**checked.facts, "derived": made.value}
+        return [asking.ask(one, whole) for one in asked]
 
     part = seen[: max(1, len(seen) // 10)]
     yield timed(
@@ -150,21 +152,21 @@ def peer(name: str, copies: int, work: Sequence[Any], library: Path) -> Row:
 
 
 def replays(name: str, policy: Policy, work: Sequence[Any], workers: int) -> Row:
-    """Measure replays of the records of all jobs, several times over when there are workers."""
+    """Measure replays of records that all differ, ten times as many when there are workers."""
+    more_work = work if workers == 1 else jobs(10 * len(work))
     records = [
         decide(policy, REFERENCE, facts, evaluated_at=at, subject=SUBJECT).record
-        for at, facts in work
+        for at, facts in more_work
     ]
-    records *= 10 if workers > 1 else 1
     inputs = policy.to_bytes(), REFERENCE.to_bytes()
     what = f"replay, {name}, {workers} process(es)"
     more = {"rules": len(policy.rules), "engine": ENGINES[0].name}
     if workers == 1:
-        if not all(replay(record, *inputs).identical for record in records):
+        calls = [lambda record=record: replay(record, *inputs) for record in records]
+        row = timed(what, calls, **more)
+        if not all(call().identical for call in calls):
             raise SystemExit("a record does not replay")
-        return timed(
-            what, [lambda record=record: replay(record, *inputs) for record in records], **more
-        )
+        return row
     results = replay_all(records, *inputs, workers=workers)
     for _ in range(len(records) // 5):  # the first chunks pay for starting the processes
         next(results)
