@@ -19,10 +19,11 @@ from service.lifecycle import IllegalMoveError, JobMove, JobState
 from service.places import SITE, Addresses
 from service.principals import Caller, Role
 from service.problems import IllegalState, NotFound, field_problem
+from service.registry import rows_format_of
 from service.requests import JobRequest
 from service.tables import BaseModel, DatasetVersion, Job
 from service.transaction import Transaction
-from trainer.contract import ContractError, JobSpec
+from trainer.contract import CHAT_ROWS, ContractError, JobSpec
 
 DOCUMENT_FORMAT = "placet.job/1"
 
@@ -144,6 +145,12 @@ def _prepared(
     dataset = session.get(DatasetVersion, request.dataset)
     if dataset is None or dataset.team != request.team:
         raise field_problem("/dataset", "no such dataset version in your team; register it first")
+    if (written := rows_format_of(dataset)) != CHAT_ROWS:
+        raise field_problem(
+            "/dataset",
+            f"its rows are `{written}`, and the trainer learns from `{CHAT_ROWS}` only; write them"
+            f" as `{CHAT_ROWS}`, register that and name it here",
+        )
     base = session.get(BaseModel, request.base_model)
     if base is None:
         raise field_problem("/base_model", "no such base model; register it first")

@@ -1,56 +1,38 @@
 """Registering what a job may use: dataset versions and base models, as bytes with digests.
 
-Reading and hashing happen first, outside any transaction; then one short transaction writes the row
-and its entry. Where an object lies is looked up from the endpoint that serves it, never taken from
-a label.
+Reading and hashing happen first, outside any transaction (data sets: `service.dataset_scan`); then
+one short transaction writes the row and its entry. Where an object lies is looked up from the
+endpoint that serves it, never taken from a label.
 """
 
 import json
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any, BinaryIO
 
 from audit.event import EventKind
 from service import model_shape
 from service.clock import Clock, seconds
-from service.detection.result import Detection
-from service.detection.scanner import Scanner
-from service.detection.values import language_of, parsed, said_by
+from service.dataset_scan import DatasetScan, Hashed
 from service.ids import Prefix, new_id
-from service.objects.protocol import CHUNK_BYTES, ObjectError, Objects, Stored
+from service.objects.protocol import CHUNK_BYTES, ObjectError, Objects
 from service.places import Place, Places
 from service.principals import Caller, Role
-from service.problems import Problem, field_problem
+from service.problems import field_problem
 from service.tables import BaseModel, DatasetVersion
 from service.transaction import Transaction
 from trainer.contract import (
+    CHAT_ROWS,
     ContractError,
-    DatasetManifest,
-    DatasetObject,
     Digest,
     FileEntry,
     FilesManifest,
 )
 
-MAX_OBJECTS = 10_000
-_MAX_ROW_BYTES = 1_048_576
 _MAX_HEADER_BYTES = 100_000_000
 _MAX_PARAMETERS = 10**15
 # What reading a header of somebody else's making may raise.
 _NO_HEADER = (struct.error, ValueError, TypeError, KeyError, AttributeError, RecursionError)
-
-
-@dataclass(frozen=True)
-class DatasetScan:
-    """What reading a data set showed."""
-
-    uri: str
-    manifest: DatasetManifest
-    detection: Detection
-    place: Place
-    languages: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -62,56 +44,6 @@ class BaseModelScan:
     num_parameters: int
     shape: dict[str, int]
     place: Place
-
-
-def scan_dataset(
-    objects: Objects, places: Places, *, uri: str, name: str, licence: str
-) -> DatasetScan:
-    """Read every object under `uri` once: hash it, check its rows, look for personal data.
-
-    Raises:
-        Unprocessable: no object, too many, or a row that is not a chat row; names object and line.
-    """
-    listed = []
-    rows: list[Detection] = []
-    languages: set[str] = set()
-    try:
-        members = list(objects.list(uri)) or [(uri, 0)]
-        if len(members) > MAX_OBJECTS:
-            raise field_problem("/uri", f"holds {len(members)} objects, at most {MAX_OBJECTS}")
-        for member, _ in members:
-            before = objects.measure(member)
-            with objects.open(member) as stream:
-                hashed = _Hashed(stream)
-                seen = _detected(_chat_rows(hashed, member), languages)
-            if hashed.stored != before:
-                raise field_problem("/uri", f"`{member}` changed while it was read; try again")
-            if not seen.rows:
-                raise field_problem("/uri", f"`{member}` holds no rows; remove it or fill it")
-            rows.append(seen)
-            listed.append(
-                DatasetObject(
-                    uri=member,
-                    digest=Digest(before.digest),
-                    size_bytes=before.size_bytes,
-                    rows=seen.rows,
-                )
-            )
-        place = places.of(objects.endpoint_of(uri))
-    except ObjectError as error:
-        raise field_problem("/uri", str(error)) from error
-    try:
-        manifest = DatasetManifest(name=name, licence=licence, objects=tuple(listed))
-        manifest = DatasetManifest.from_bytes(manifest.to_bytes())
-    except ValueError as error:
-        raise field_problem("/uri", str(error)) from error
-    return DatasetScan(
-        uri=uri,
-        manifest=manifest,
-        detection=Detection.merged(rows),
-        place=place,
-        languages=tuple(sorted(languages)),
-    )
 
 
 def register_dataset(
@@ -150,7 +82,7 @@ def register_dataset(
         categories_declared=sorted(set(categories)),
         categories_detected=list(scan.detection.categories),
         detection=scan.detection.to_document(),
-        declared={**declared, "licence": scan.manifest.licence, "languages": list(scan.languages)},
+        declared={**declared, **_found(scan)},
     )
     tx.record(
         EventKind.DATASET_REGISTERED,
@@ -166,6 +98,20 @@ def register_dataset(
         },
     )
     return row
+
+
+def _found(scan: DatasetScan) -> dict[str, Any]:
+    manifest = scan.manifest
+    return {
+        "licence": manifest.licence,
+        "languages": list(scan.languages),
+        "format": manifest.rows_format,
+    }
+
+
+def rows_format_of(row: DatasetVersion) -> str:
+    """Say how its rows are written; versions from before there was a choice are chats."""
+    return str(row.declared.get("format") or CHAT_ROWS)
 
 
 def scan_base_model(objects: Objects, places: Places, *, uri: str) -> BaseModelScan:
@@ -192,7 +138,7 @@ def scan_base_model(objects: Objects, places: Places, *, uri: str) -> BaseModelS
                 shape = model_shape.read(objects.get(member))
             if member.endswith(".safetensors"):
                 with objects.open(member) as stream:
-                    hashed = _Hashed(stream)
+                    hashed = Hashed(stream)
                     num_parameters += count_parameters(hashed, member)
                     while hashed.read(CHUNK_BYTES):
                         continue
@@ -247,29 +193,7 @@ def register_base_model(
     return row
 
 
-class _Hashed:
-    """A stream that hashes what is read, so that the bytes looked at are the bytes recorded."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self._hasher, self._size = stream, sha256(), 0
-
-    @property
-    def stored(self) -> Stored:
-        return Stored(f"sha256:{self._hasher.hexdigest()}", self._size)
-
-    def read(self, size: int) -> bytes:
-        return self._took(self._stream.read(size))
-
-    def readline(self, limit: int) -> bytes:
-        return self._took(self._stream.readline(limit))
-
-    def _took(self, data: bytes) -> bytes:
-        self._hasher.update(data)
-        self._size += len(data)
-        return data
-
-
-def count_parameters(stream: "BinaryIO | _Hashed", name: str) -> int:
+def count_parameters(stream: BinaryIO | Hashed, name: str) -> int:
     """Count the elements of a safetensors file from its header (8-byte length, then JSON).
 
     Raises:
@@ -294,45 +218,3 @@ def _product(shape: list[object]) -> int:
             raise ValueError(f"expected a shape of whole numbers, got {size!r:.40}")
         total *= size
     return total
-
-
-def _detected(rows: Iterator[tuple[bytes, dict[str, Any]]], languages: set[str]) -> Detection:
-    """Look for personal data in every row: in all its members, not in its messages alone."""
-    scanner = Scanner()
-    for number, (line, row) in enumerate(rows, 1):
-        language = language_of(row)
-        if language is not None:
-            languages.add(language)
-        scanner.feed(number, said_by(line, row), size_bytes=len(line), language=language)
-    return scanner.result()
-
-
-def _chat_rows(stream: _Hashed, name: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Yield each line with its row; refuse the first line that is no chat row."""
-    number = 0
-    while line := stream.readline(_MAX_ROW_BYTES + 1):
-        number += 1
-        if len(line) > _MAX_ROW_BYTES:
-            raise _row_problem(name, number, f"is longer than {_MAX_ROW_BYTES} bytes")
-        try:
-            row = parsed(line)
-            for message in row["messages"]:
-                _text(message["content"])
-            roles = [message["role"] for message in row["messages"]]
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise _row_problem(
-                name, number, 'expected {"id","group","language","messages":[{"role","content"}]}'
-            ) from None
-        if "assistant" not in roles:
-            raise _row_problem(name, number, "has no `assistant` message to learn from")
-        yield line, row
-
-
-def _text(content: object) -> str:
-    if not isinstance(content, str):
-        raise TypeError
-    return content
-
-
-def _row_problem(name: str, number: int, detail: str) -> Problem:
-    return field_problem("/uri", f"`{name}` line {number}: {detail}")

@@ -30,8 +30,13 @@ class DatasetRequest(_Closed):
     name: Slug = Field(description="Name, unique enough for people.", examples=["helpdesk"])
     team: Slug = Field(description="Team that owns it.", examples=["compliance"])
     uri: Uri = Field(
-        description="Folder or object with `chat-jsonl` rows.",
+        description="Folder or object with rows, all in one format.",
         examples=["s3://bucket/helpdesk/v1"],
+    )
+    format: Literal["chat-jsonl", "jsonl", "csv", "parquet", "text"] | None = Field(
+        default=None,
+        description="How rows are written. Null: told by the objects. Jobs train on `chat-jsonl`"
+        " only.",
     )
     licence: Code = Field(description="SPDX id of the licence.", examples=["Apache-2.0"])
     categories: list[Code] = Field(

@@ -28,7 +28,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 
-from trainer.manifest import DatasetManifest, DatasetObject, FileEntry, FilesManifest
+from trainer.manifest import (
+    CHAT_ROWS,
+    ROWS_FORMATS,
+    DatasetManifest,
+    DatasetObject,
+    FileEntry,
+    FilesManifest,
+)
 from trainer.report import RunReport
 from trainer.strict import (
     MAX_INTEGER,
@@ -43,6 +50,8 @@ from trainer.strict import (
 )
 
 __all__ = [
+    "CHAT_ROWS",
+    "ROWS_FORMATS",
     "AdapterSpec",
     "ContractError",
     "DatasetManifest",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.contract import (
+    CHAT_ROWS,
     ContractError,
     DatasetManifest,
     DatasetObject,
@@ -75,6 +76,12 @@ def read_dataset(uri: str, expected: Digest, poll: Poll) -> tuple[DatasetManifes
         manifest = DatasetManifest.from_bytes(data)
     except ContractError as cause:
         raise RefusedError(Reason.DATASET_CHANGED, f"{cause}; register it again") from cause
+    if manifest.rows_format != CHAT_ROWS:
+        raise RefusedError(
+            Reason.DATASET_ROW,
+            f"expected rows of `{CHAT_ROWS}`, got `{manifest.rows_format}`; write them as"
+            f" `{CHAT_ROWS}` and register that",
+        )
     rows: list[Row] = []
     for item in manifest.objects:
         poll()

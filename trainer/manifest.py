@@ -6,6 +6,9 @@ A dataset version, `placet.dataset/1`:
      "objects":[{"digest":"sha256:…","rows":360,"size_bytes":104211,"uri":"s3://ward/a.jsonl"}],
      "rows_format":"chat-jsonl"}
 
+`rows_format` is one of `ROWS_FORMATS`; the trainer learns from `chat-jsonl` alone, and the others
+are registered, hashed and looked through without being trained on.
+
 Every file under a directory, `placet.files/1`, sorted by path:
 
     {"files":[{"digest":"sha256:…","path":"config.json","size_bytes":704}],
@@ -18,6 +21,8 @@ from trainer.strict import ContractError, Digest, Reader, as_json, canonical, pa
 
 DATASET_FORMAT = "placet.dataset/1"
 FILES_FORMAT = "placet.files/1"
+CHAT_ROWS = "chat-jsonl"
+ROWS_FORMATS = (CHAT_ROWS, "jsonl", "csv", "parquet", "text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,18 +39,22 @@ class DatasetObject:
 class DatasetManifest:
     """An immutable dataset version, `placet.dataset/1`.
 
-    `rows_format` is `chat-jsonl`: one JSON object a line,
+    Rows of `chat-jsonl` are one JSON object a line,
     `{"id":"q-17","group":"q","language":"en","messages":[{"role":"user","content":"…"},…]}`, where
-    rows of one group never stand on both sides of the split between training and evaluation.
+    rows of one group never stand on both sides of the split between training and evaluation. Of
+    `jsonl` a row is a line with any JSON value, of `csv` a record with the names if there are any,
+    of `parquet` a row of all columns, and of `text` a line.
 
     Attributes:
         name: What people call it, 1 to 200 characters.
         licence: SPDX expression, or words, 1 to 200 characters.
+        rows_format: How rows are written, one of `ROWS_FORMATS`; the same in all objects.
         objects: 1 to 10,000 objects, in reading order, each URI once.
     """
 
     name: str
     licence: str
+    rows_format: str
     objects: tuple[DatasetObject, ...]
 
     @staticmethod
@@ -57,7 +66,7 @@ class DatasetManifest:
         """
         r = Reader(parse(data, max_bytes=8_388_608), "dataset")
         r.constant("format", DATASET_FORMAT)
-        r.constant("rows_format", "chat-jsonl")
+        rows_format = r.choice("rows_format", ROWS_FORMATS)
         objects = []
         for item in r.items("objects", fewest=1, most=10_000):
             o = Reader(item, "dataset.objects")
@@ -73,7 +82,10 @@ class DatasetManifest:
         if len({o.uri for o in objects}) != len(objects):
             raise ContractError("expected each object of `dataset.objects` once, got one twice")
         manifest = DatasetManifest(
-            name=r.text("name"), licence=r.text("licence"), objects=tuple(objects)
+            name=r.text("name"),
+            licence=r.text("licence"),
+            rows_format=rows_format,
+            objects=tuple(objects),
         )
         r.close()
         return manifest
@@ -84,7 +96,7 @@ class DatasetManifest:
             "format": DATASET_FORMAT,
             "name": self.name,
             "licence": self.licence,
-            "rows_format": "chat-jsonl",
+            "rows_format": self.rows_format,
             "objects": [asdict(o) for o in self.objects],
         }
         return canonical(as_json(members))

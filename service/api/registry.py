@@ -21,6 +21,7 @@ from service.api.http import (
     page,
 )
 from service.clock import seconds
+from service.dataset_scan import scan_dataset
 from service.jobs import manifest_uri
 from service.principals import Role
 from service.problems import NotFound, field_problem
@@ -59,8 +60,13 @@ def create_dataset(
     if known := _known(wired, who, key=key, route="POST /v1/datasets", request=body):
         return known
     _check_not_ours(wired, body.uri)
-    scan = registry.scan_dataset(
-        wired.sources, wired.places(), uri=body.uri, name=body.name, licence=body.licence
+    scan = scan_dataset(
+        wired.sources,
+        wired.places(),
+        uri=body.uri,
+        name=body.name,
+        licence=body.licence,
+        rows_format=body.format,
     )
     manifest = scan.manifest.to_bytes()
     declared = body.model_dump(exclude={"name", "team", "uri", "licence", "categories"})

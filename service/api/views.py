@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from service.registry import rows_format_of
 from service.tables import (
     Approval,
     BaseModel,
@@ -25,6 +26,7 @@ def dataset(row: DatasetVersion) -> dict[str, Any]:
         "team": row.team,
         "uri": row.uri,
         "manifest_digest": row.manifest_digest,
+        "format": rows_format_of(row),
         "num_objects": row.num_objects,
         "num_rows": row.num_rows,
         "size_bytes": row.size_bytes,

@@ -12,6 +12,7 @@ _DATASET = {
     "name": "name",
     "team": "team",
     "uri": "uri",
+    "format": "format",
     "licence": "licence",
     "categories": "category",
     "legal_basis": "legal_basis",
@@ -48,7 +49,7 @@ def register_base_model(arguments: argparse.Namespace) -> int:
 
 def list_datasets(arguments: argparse.Namespace) -> int:
     """List dataset versions."""
-    columns = ("id", "name", "team", "num_rows", "categories_declared", "created_at")
+    columns = ("id", "name", "team", "format", "num_rows", "categories_declared", "created_at")
     return _list(arguments, "/v1/datasets", columns)
 
 

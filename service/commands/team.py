@@ -25,25 +25,7 @@ def add_commands(subparsers: Subparsers) -> None:
 
 def _registry(subparsers: Subparsers) -> None:
     commands = group_of(subparsers, "dataset", "inspect, register, list and show dataset versions")
-    parser = remote(
-        commands,
-        "register",
-        "register a dataset version: every object is read, hashed and looked through",
-        handler="registry:register_dataset",
-        examples="placet dataset register dataset.yaml\n"
-        "placet dataset register --name helpdesk --team care --uri ./helpdesk.jsonl"
-        " --licence Apache-2.0 --category public",
-    )
-    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="YAML or JSON document")
-    parser.add_argument("--name", help="its name")
-    parser.add_argument("--team", help="the team that owns it")
-    parser.add_argument("--uri", help="s3:// or file:// address, or a path on this machine")
-    parser.add_argument("--licence", help="SPDX id")
-    parser.add_argument("--category", action="append", help="data category; repeat for more")
-    parser.add_argument("--legal-basis", help="GDPR Art. 6 basis, for personal data")
-    parser.add_argument("--art9-basis", help="GDPR Art. 9(2) basis, for special categories")
-    parser.add_argument("--dpia", help="reference of the impact assessment")
-    parser.add_argument("--country", action="append", help="data subjects' country; repeat it")
+    _register_dataset(commands)
     _inspect(commands)
     _list_and_show(commands, "dataset", "dataset versions", "a dataset version", "ds_…")
 
@@ -72,6 +54,33 @@ def _registry(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--source", help="where it came from")
     _list_and_show(commands, "base_model", "base models", "a base model", "bm_…")
+
+
+def _register_dataset(commands: Subparsers) -> None:
+    parser = remote(
+        commands,
+        "register",
+        "register a dataset version: every object is read, hashed and looked through",
+        handler="registry:register_dataset",
+        examples="placet dataset register dataset.yaml\n"
+        "placet dataset register --name helpdesk --team care --uri ./helpdesk.jsonl"
+        " --licence Apache-2.0 --category public",
+    )
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="YAML or JSON document")
+    parser.add_argument("--name", help="its name")
+    parser.add_argument("--team", help="the team that owns it")
+    parser.add_argument("--uri", help="s3:// or file:// address, or a path on this machine")
+    parser.add_argument(
+        "--format",
+        choices=("chat-jsonl", "jsonl", "csv", "parquet", "text"),
+        help="how rows are written (default: told by the objects); jobs train on chat-jsonl only",
+    )
+    parser.add_argument("--licence", help="SPDX id")
+    parser.add_argument("--category", action="append", help="data category; repeat for more")
+    parser.add_argument("--legal-basis", help="GDPR Art. 6 basis, for personal data")
+    parser.add_argument("--art9-basis", help="GDPR Art. 9(2) basis, for special categories")
+    parser.add_argument("--dpia", help="reference of the impact assessment")
+    parser.add_argument("--country", action="append", help="data subjects' country; repeat it")
 
 
 def _inspect(commands: Subparsers) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -34,6 +34,7 @@ MAX_LINE_BYTES = 1 << 24
 PIECE_BYTES = 1 << 16
 _OVERLAP_BYTES = 128
 _BATCH_ROWS = 256
+_MAX_BATCH_BYTES = 1 << 30
 _WORDS = re.compile(rb"[A-Za-z\x80-\xff]{2}[ \t](?=[A-Za-z\x80-\xff]{2})")
 _VALUE = re.compile(r"[0-9]{3}|@")  # a first record with such cells holds no names
 _SEPARATORS = (",", ";", "\t", "|")
@@ -118,8 +119,8 @@ def format_of(name: str, head: bytes, stated: Format | None = None) -> Format:
     return Format.JSONL if head.removeprefix(_BOM).lstrip().startswith(b"{") else Format.TEXT
 
 
-def feed(stream: BinaryIO, scanner: Scanner, chosen: Format) -> None:
-    """Give every row of a stream to a scanner.
+def feed(stream: Lines, scanner: Scanner, chosen: Format) -> None:
+    """Give every row of a stream to a scanner; Parquet needs one that can seek.
 
     Raises:
         FormatError: a row cannot be read; names its number.
@@ -130,7 +131,7 @@ def feed(stream: BinaryIO, scanner: Scanner, chosen: Format) -> None:
         case Format.CSV:
             _feed_csv(stream, scanner)
         case Format.PARQUET:
-            _feed_parquet(stream, scanner)
+            _feed_parquet(cast("BinaryIO", stream), scanner)
         case Format.TEXT:
             _feed_text(stream, scanner)
 
@@ -213,7 +214,13 @@ def _feed_csv(stream: Lines, scanner: Scanner) -> None:
             if scanner.draws(number):
                 text = "\n".join(map(_under, names, cells)) if names else "\n".join(cells)
                 text = "\n".join((text, *cells[len(names) :])) if names else text
-                scanner.feed(number, text, size_bytes=size, is_utf8=is_utf8)
+                scanner.feed(
+                    number,
+                    text,
+                    size_bytes=size,
+                    language=language_of(dict(zip(names, cells, strict=False))),
+                    is_utf8=is_utf8,
+                )
             else:
                 scanner.skip()
             if number == 1 and not any(map(_VALUE.search, cells)):
@@ -265,17 +272,40 @@ def _overlap(line: bytes) -> bytes:
 def _feed_parquet(stream: BinaryIO, scanner: Scanner) -> None:
     number = 0
     try:
-        source = parquet.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20)
-        for batch in source.iter_batches(batch_size=_BATCH_ROWS):
-            for row in batch.to_pylist():
-                number += 1
-                if scanner.draws(number):
-                    text = said(row)
-                    size = len(text.encode("utf-8", "replace"))
-                    scanner.feed(number, text, size_bytes=size, language=language_of(row))
-                else:
-                    scanner.skip()
+        for row in _parquet_rows(
+            parquet.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20)
+        ):
+            number += 1
+            if scanner.draws(number):
+                text = said(row)
+                size = len(text.encode("utf-8", "replace"))
+                _check_size(size, number)
+                scanner.feed(number, text, size_bytes=size, language=language_of(row))
+            else:
+                scanner.skip()
+    except FormatError:
+        raise
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise FormatError(
             f"row {number + 1}: is no readable Parquet ({type(error).__name__})"
         ) from error
+
+
+def _check_size(size: int, number: int) -> None:
+    if size > MAX_LINE_BYTES:
+        raise FormatError(f"row {number}: is longer than {MAX_LINE_BYTES} bytes; split it")
+
+
+def _parquet_rows(source: parquet.ParquetFile) -> Iterator[Any]:
+    """Yield rows; the fewer at once, the larger a value may be that many rows share.
+
+    A dictionary holds a value once for all rows of a group, so a small file may say very much.
+    """
+    for group in range(source.num_row_groups):
+        stored = source.metadata.row_group(group)
+        largest = max(
+            (stored.column(i).total_uncompressed_size for i in range(stored.num_columns)), default=0
+        )
+        at_once = max(1, min(_BATCH_ROWS, _MAX_BATCH_BYTES // max(1, largest)))
+        for batch in source.iter_batches(batch_size=at_once, row_groups=[group]):
+            yield from batch.to_pylist()

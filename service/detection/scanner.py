@@ -22,6 +22,7 @@ BLOCK_CHARACTERS = 1 << 16
 _MIN_FIGURES, _MAX_NATIONAL = 7, 14
 _BETWEEN = "\x1e"  # the record separator; text that holds it gets a blank instead
 _AT = re.compile("@")
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})?")  # BCP 47; other text is no language
 _MASK64 = (1 << 64) - 1
 
 
@@ -40,11 +41,23 @@ class Scanner:
         self._texts: list[str] = []
         self._rows: list[tuple[int, str | None]] = []
         self._size = 0
+        self.languages: set[str] = set()
+        """Languages that rows name themselves, as they write them; nothing is guessed."""
         self._num_rows = self._num_examined = self._num_bytes = self._num_not_utf8 = 0
         self._counts: Counter[str] = Counter()
         self._tags: Counter[str] = Counter()
         self._evidence: list[Evidence] = []
         self._shown: Counter[str] = Counter()
+
+    @property
+    def num_rows(self) -> int:
+        """Rows so far."""
+        return self._num_rows
+
+    @property
+    def num_examined(self) -> int:
+        """Rows looked at so far."""
+        return self._num_examined
 
     def draws(self, number: int) -> bool:
         """Say whether the row of this number is looked at; the same for the same seed, always."""
@@ -83,6 +96,8 @@ class Scanner:
         self._num_examined += not continues
         self._num_bytes += size_bytes
         self._num_not_utf8 += not is_utf8
+        if language is not None and _LANGUAGE.fullmatch(language):
+            self.languages.add(language)
         self._texts.append(text)
         self._rows.append((number, language[:2].lower() if language else None))
         self._size += len(text)

@@ -285,8 +285,9 @@ def test_a_link_does_not_leave_the_declared_folder(world, unchanged):
 def test_rows_that_are_no_chats_are_refused_with_their_line(world, unchanged, text, says):
     path = world.folder / "data" / "bad.jsonl"
     path.write_bytes(text)
+    body = world.dataset_body(uri=path.as_uri(), format="chat-jsonl")
     try:
-        answer = world.ask("POST", "/v1/datasets", body=world.dataset_body(uri=path.as_uri()))
+        answer = world.ask("POST", "/v1/datasets", body=body)
     finally:
         path.unlink()
 

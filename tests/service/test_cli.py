@@ -428,6 +428,12 @@ def test_what_may_be_used_is_registered_from_flags_and_files(
     assert as_("ada", "dataset", "show", dataset)[0] == 0
     assert dataset in as_("ada", "dataset", "list")[1]
 
+    table = data.with_name("again.csv")
+    table.write_text("product,review\nlamp,bright\n")
+    shape = ("--uri", table, "--format", "csv")
+    status, out, _ = as_("ada", "dataset", "register", *flags, *shape, "--json")
+    assert (status, json.loads(out)["format"]) == (0, "csv")
+
     file = written(tmp_path, {"name": "tiny", "uri": base.as_uri(), "licence": "Apache-2.0"})
     status, out, _ = as_("ada", "base-model", "register", file, "--json")
     model = json.loads(out)

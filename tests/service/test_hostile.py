@@ -11,11 +11,12 @@ from sqlalchemy.exc import DatabaseError
 
 from policies.rule import Approval
 from service import runs
+from service.dataset_scan import scan_dataset
 from service.ledger import ForkError, RolledBackError
 from service.objects.protocol import ObjectMismatchError, ObjectStoreError
 from service.places import Places
 from service.problems import Unprocessable
-from service.registry import scan_base_model, scan_dataset
+from service.registry import scan_base_model
 from service.tables import Principal, StoredDecision
 
 ELSEWHERE = {

@@ -135,13 +135,14 @@ class World:
     def scratch(self) -> Path:
         return self.root / "scratch"
 
-    def write_dataset(self, rows: list[dict[str, Any]]) -> None:
+    def write_dataset(self, rows: list[dict[str, Any]], *, rows_format: str = "chat-jsonl") -> None:
         data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
         path = self.root / "rows.jsonl"
         path.write_bytes(data)
         manifest = DatasetManifest(
             name="tiny",
             licence="Apache-2.0",
+            rows_format=rows_format,
             objects=(
                 DatasetObject(
                     uri=path.as_uri(), digest=digest(data), size_bytes=len(data), rows=len(rows)

@@ -157,6 +157,18 @@ def test_manifests_refuse_disorder_and_escape():
         DatasetManifest.from_bytes(canonical(document | {"objects": [item, item]}))
 
 
+def test_a_manifest_says_how_its_rows_are_written():
+    item = {"uri": "file:///a", "digest": digest(b""), "size_bytes": 1, "rows": 1}
+    members = {"format": "placet.dataset/1", "name": "n", "licence": "l", "objects": [item]}
+    for known in ("chat-jsonl", "jsonl", "csv", "parquet", "text"):
+        data = canonical(members | {"rows_format": known})
+        manifest = DatasetManifest.from_bytes(data)
+        assert (manifest.rows_format, manifest.to_bytes()) == (known, data)
+    for other in ({}, {"rows_format": "xlsx"}, {"rows_format": None}):
+        with pytest.raises(ContractError, match="rows_format"):
+            DatasetManifest.from_bytes(canonical(members | other))
+
+
 def test_permit_claims_round_trip(world):
     claims = world.claims()
 

@@ -83,6 +83,17 @@ def test_a_row_that_breaks_its_format_is_refused(world, change):
     assert refusal.value.reason is Reason.DATASET_ROW
 
 
+@pytest.mark.parametrize("rows_format", ["jsonl", "csv", "parquet", "text"])
+def test_rows_of_another_format_are_refused_even_under_a_permit(world, rows_format):
+    rows = [json.loads(line) for line in (world.root / "rows.jsonl").read_bytes().splitlines()]
+    world.write_dataset(rows, rows_format=rows_format)
+
+    with pytest.raises(RefusedError, match=f"got `{rows_format}`; write them as") as refusal:
+        read_dataset(world.spec.dataset_manifest_uri, world.spec.dataset_digest, never)
+
+    assert refusal.value.reason is Reason.DATASET_ROW
+
+
 def test_a_base_model_with_one_other_byte_is_refused(world, tmp_path):
     copy = tmp_path / "copy"
     copy.mkdir()
