@@ -24,6 +24,8 @@ class Decision:
 
     record: str
     verdict: str
+    policy: str
+    reference: str
     places: tuple[str, ...]
     given: set[tuple[str, str]] = field(default_factory=set)
     ending: str | None = None
@@ -43,6 +45,10 @@ class Consent:
     def askers(self, subject: Subject) -> frozenset[str]:
         """Say who asked for a subject so far."""
         return frozenset(self._askers.get(subject, ()))
+
+    def latest(self, subject: Subject) -> Decision | None:
+        """Return the latest decision on a subject so far."""
+        return self._latest.get(subject)
 
     def is_known(self, person: str) -> bool:
         """Say whether somebody was created before."""
@@ -73,8 +79,13 @@ class Consent:
             self._violate("decision-needs-request", f"nobody asked for {':'.join(subject)} before")
         asked = cast("Sequence[Mapping[str, object]]", event.data["approvals"])
         places = [str(item["role"]) for item in asked for _ in range(cast("int", item["count"]))]
-        record, verdict = str(event.data["record"]), str(event.data["verdict"])
-        self._latest[subject] = Decision(record, verdict, tuple(places))
+        self._latest[subject] = Decision(
+            record=str(event.data["record"]),
+            verdict=str(event.data["verdict"]),
+            policy=str(event.data["policy"]),
+            reference=str(event.data["reference"]),
+            places=tuple(places),
+        )
 
     def approve(self, event: Event, subject: Subject) -> None:
         """Take in approval.given; it counts when person, role and record are right."""

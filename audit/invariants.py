@@ -24,11 +24,17 @@ Waiving (`audit.waivers`)
     waiver-once                 one waiver.requested for each waiver
     waiver-needs-subject        … on a job or deployment that was asked for before
     waiver-needs-person         … by a person who was created before
+    waiver-needs-decision       … and decided on before; the policy and the reference data of the
+                                latest decision say the next two
+    waiver-is-allowed           … the rule, in this version, is one that can be waived
+    waiver-too-long             … for no longer than `waiver_max_days`
+    waiver-basis-readable       … and both can be read
     waiver-needs-request        waiver.approved, .refused, .revoked: requested for this subject
     waiver-four-eyes            waiver.approved: by nobody who requested it, asked for its subject
                                 or approved it before
     waiver-approver-is-human, waiver-approver-has-role
                                 … by a person with the role that they approve in
+    waiver-approver-may-sign    … which is one of those that the rule names, or officer
     waiver-after-end            … and, as .refused and .revoked, not after a refusal or revocation
     waived-needs-waiver         gate.decided: a waiver counts for each rule and version it waives
     waived-needs-request        … each of which was requested before
@@ -37,6 +43,7 @@ Waiving (`audit.waivers`)
     waived-binds-reason         … and this sealed reason
     waived-needs-approvals      … and was approved before by these people, at least two of whom
                                 neither requested it nor asked for its subject
+    waived-needs-roles          … in roles that the rule names in the policy of this decision
     waived-after-refusal, waived-after-revocation
                                 … and neither refused nor revoked before
     waived-in-time              … at an instant in its half-open interval
@@ -150,7 +157,7 @@ class Invariants:
         self._consent = consent = Consent(self._violate)
         self._records = Records(self._violate, enclosed)
         self._lineage = lineage = Lineage(self._violate)
-        self._waivers = waivers = Waivers(self._violate, consent)
+        self._waivers = waivers = Waivers(self._violate, consent, enclosed)
         basis = Basis(self._violate, consent)
         self._handlers: dict[EventKind, tuple[Callable[[Event, Subject], object], ...]] = {
             EventKind.PRINCIPAL_CREATED: (consent.admit,),

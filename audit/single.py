@@ -26,6 +26,7 @@ MODULES = (
     "consent",
     "records",
     "lineage",
+    "waivable",
     "waivers",
     "basis",
     "invariants",

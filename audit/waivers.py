@@ -15,12 +15,14 @@ is never taken for one without waivers: the level is then not checked.
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import cast
 
 from audit.canonical import JsonValue
 from audit.consent import Consent, Subject, Violate
-from audit.enclosed import Members
+from audit.enclosed import Enclosed, Members, UnreadableError
 from audit.event import Event, EventKind
+from audit.waivable import Waivable
 
 _SIGNATURES = 2
 _TERMS = ("rule", "rule_version", "category", "not_before", "expires_at")
@@ -29,22 +31,27 @@ _CLOSINGS = {EventKind.WAIVER_REFUSED: "refusal", EventKind.WAIVER_REVOKED: "rev
 
 @dataclass
 class Exemption:
-    """A waiver that was requested, who signed it, and what became of it."""
+    """A waiver that was requested, who signed it in which role, and what became of it.
+
+    `roles` are those that may sign; None when the policy that says so is not enclosed.
+    """
 
     subject: Subject
     requester: str
     terms: Mapping[str, JsonValue]
     reason: str | None
-    signers: set[str] = field(default_factory=set)
+    roles: frozenset[str] | None
+    signers: dict[str, str] = field(default_factory=dict)
     ending: str | None = None
 
 
 class Waivers:
     """Follows waivers by their ids, and holds every record that counts one against them."""
 
-    def __init__(self, violate: Violate, consent: Consent) -> None:
+    def __init__(self, violate: Violate, consent: Consent, enclosed: Enclosed) -> None:
         self._violate = violate
         self._consent = consent
+        self._waivable = Waivable(enclosed)
         self._known: dict[JsonValue, Exemption] = {}
         self._counted: dict[Subject, dict[str, Exemption]] = {}
 
@@ -59,7 +66,31 @@ class Waivers:
         if event.actor.kind != "human" or not self._consent.is_known(person):
             self._violate("waiver-needs-person", f"{person} requested {name}")
         terms = {member: event.data[member] for member in _TERMS}
-        self._known[name] = Exemption(subject, person, terms, _reason(event))
+        roles = self._roles_by_request(event, subject)
+        self._known[name] = Exemption(subject, person, terms, _reason(event), roles)
+
+    def _roles_by_request(self, event: Event, subject: Subject) -> frozenset[str] | None:
+        """Check what is asked for by what was in force; return the roles that may sign for it."""
+        data, latest = event.data, self._consent.latest(subject)
+        name, rule = str(data["waiver"]), str(data["rule"])
+        if latest is None:
+            self._violate("waiver-needs-decision", f"{name}: nothing was decided before")
+            return None
+        try:
+            if self._waivable.has_reference(latest.reference):
+                longest = self._waivable.longest(latest.reference, rule)
+                if not timedelta(0) < _length(data) <= timedelta(days=longest or 0):
+                    self._violate("waiver-too-long", f"{name}: at most {longest or 0} days")
+            if not self._waivable.has_policy(latest.policy):
+                return None
+        except UnreadableError as cause:
+            self._violate("waiver-basis-readable", f"{name}: {cause}")
+            return None
+        terms = self._waivable.rule(latest.policy, rule)
+        if terms is None or not terms.is_waivable or terms.version != data["rule_version"]:
+            detail = f"{name}: {rule} {data['rule_version']} cannot be waived"
+            self._violate("waiver-is-allowed", detail)
+        return frozenset() if terms is None else terms.roles
 
     def approve(self, event: Event, subject: Subject) -> None:
         """Take in waiver.approved; it counts when person, role and waiver are right."""
@@ -73,12 +104,13 @@ class Waivers:
             or person in found.signers,
             "waiver-approver-is-human": event.actor.kind != "human",
             "waiver-approver-has-role": not self._consent.has_role(person, role),
+            "waiver-approver-may-sign": found.roles is not None and role not in found.roles,
             "waiver-after-end": found.ending is not None,
         }
         for rule in (rule for rule, is_broken in faults.items() if is_broken):
             self._violate(rule, f"{person} approved {name} as {role}")
         if True not in faults.values():
-            found.signers.add(person)
+            found.signers[person] = role
 
     def close(self, event: Event, subject: Subject) -> None:
         """Take in waiver.refused or waiver.revoked: from here on it counts for nothing."""
@@ -99,7 +131,8 @@ class Waivers:
             named = cast("list[dict[str, JsonValue]]", record["waivers"])
             results = cast("list[dict[str, JsonValue]]", record["results"])
             at = str(record["evaluated_at"])
-            sound = [one for one in named if self._is_sound(one, subject, at)]
+            policy = str(event.data["policy"])
+            sound = [one for one in named if self._is_sound(one, subject, at, policy)]
             waived = [(r["rule"], r["version"]) for r in results if r["outcome"] == "waived"]
             self._counted[subject] = {str(one["id"]): self._known[one["id"]] for one in sound}
         except (AttributeError, KeyError, TypeError) as cause:
@@ -126,7 +159,20 @@ class Waivers:
             if (rule, version) not in covered:
                 self._violate("waived-needs-waiver", f"nobody waived {rule} {version} by then")
 
-    def _is_sound(self, named: Mapping[str, JsonValue], subject: Subject, at: str) -> bool:
+    def _may_sign(self, found: Exemption, policy: str) -> bool:
+        """Say whether all signed in roles that the rule has in the policy that counts it."""
+        try:
+            if not self._waivable.has_policy(policy):
+                return True
+        except UnreadableError as cause:
+            self._violate("waiver-basis-readable", f"{policy}: {cause}")
+            return False
+        terms = self._waivable.rule(policy, str(found.terms["rule"]))
+        return terms is not None and terms.roles.issuperset(found.signers.values())
+
+    def _is_sound(
+        self, named: Mapping[str, JsonValue], subject: Subject, at: str, policy: str
+    ) -> bool:
         """Check one waiver of a record; every fault is named."""
         name, found = str(named["id"]), self._known.get(named["id"])
         if found is None:
@@ -142,8 +188,9 @@ class Waivers:
             "waived-binds-terms": stated != found.terms or named["requester"] != found.requester,
             "waived-binds-reason": named["reason_digest"] != found.reason,
             "waived-needs-approvals": len(set(signers)) != len(signers)
-            or set(signers) != found.signers
-            or len(found.signers - askers) < _SIGNATURES,
+            or set(signers) != set(found.signers)
+            or len(set(found.signers) - askers) < _SIGNATURES,
+            "waived-needs-roles": not self._may_sign(found, policy),
             f"waived-after-{found.ending}": found.ending is not None,
             "waived-in-time": not not_before <= at < expires_at,
         }
@@ -158,6 +205,11 @@ class Waivers:
             self._violate("waiver-needs-request", f"{name} was not requested for this before")
             return None
         return found
+
+
+def _length(data: Mapping[str, JsonValue]) -> timedelta:
+    start, end = str(data["not_before"]), str(data["expires_at"])
+    return datetime.fromisoformat(end) - datetime.fromisoformat(start)
 
 
 def _reason(event: Event) -> str | None:

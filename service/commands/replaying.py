@@ -8,8 +8,7 @@ each record must also be about what the log is about:
     the data      ids, digests and categories are those of dataset.registered
     the model     id, digest and licence are those of base_model.registered
     deployments   document, model version and artefacts are those that were requested and registered
-    waivers       are part of the record; level L6 has held them against the entries about them, and
-                  here their approvers had the roles that the rule names
+    waivers       are part of the record; level L6 has held them against the entries about them
     permits       run, permit, job, digests and times are those of run.dispatching
 
 Level L6 has checked the order and the uniqueness of entries before (`audit.invariants`), that each
@@ -52,7 +51,6 @@ class Replay:
         self._gate = gate
         self._things: dict[tuple[str, str], dict[str, Any]] = {}
         self._ends: dict[str, datetime] = {}
-        self._signed: dict[str, set[str]] = {}  # waiver: the roles that it was approved in
         self.num_decisions = 0
         self.num_absent_permits = 0
         self._handlers: dict[str, Callable[[dict[str, Any], str], None]] = {
@@ -62,7 +60,6 @@ class Replay:
             "model_version.registered": self._register,
             "deployment.requested": self._register,
             "gate.decided": self._decide,
-            "waiver.approved": self._sign,
             "run.dispatching": self._dispatch,
         }
 
@@ -110,29 +107,10 @@ class Replay:
         if not result.identical:
             members = ", ".join(result.differing) or "the inputs' digests"
             raise ReplayError(f"the decision comes out differently: {members}")
-        self._check_signers(record, json.loads(documents["policy"]))
         expected = self._expected(subject)
         _compare("the facts are not those of the log", expected, _stated(record["facts"]))
         self._ends[data["record"]] = instant(record["valid_until"])
         self.num_decisions += 1
-
-    def _sign(self, entry: dict[str, Any], _: str) -> None:
-        self._signed.setdefault(entry["data"]["waiver"], set()).add(entry["data"]["role"])
-
-    def _check_signers(self, record: dict[str, Any], policy: dict[str, Any]) -> None:
-        """Check that each waiver was approved in the roles that its rule names, else by officers.
-
-        Level L6 knows who approved it and that they have that role, but not what a rule asks for.
-        """
-        named = {rule["id"]: {one["role"] for one in rule["approvals"]} for rule in policy["rules"]}
-        for waiver in record["waivers"]:
-            asked = named.get(waiver["rule"]) or {"officer"}
-            other = sorted(self._signed.get(waiver["id"], set()) - asked)
-            if other:
-                raise ReplayError(
-                    f"waiver {waiver['id']} was approved as {', '.join(other)},"
-                    f" and `{waiver['rule']}` asks for {', '.join(sorted(asked))}"
-                )
 
     def _document(self, name: str, reference: str) -> bytes:
         document = self._bundle.document(reference)

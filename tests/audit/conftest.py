@@ -3,6 +3,7 @@
 import base64
 import io
 import itertools
+import json
 import os
 from dataclasses import replace
 
@@ -86,6 +87,18 @@ class World:
         data = TEXTS.get(text, text).encode()
         self.documents[digest(data)] = data
         return digest(data)
+
+    def policy(self, **changes):
+        """Return the text of a policy whose waivable rule is changed."""
+        policy = json.loads(TEXTS["policy"])
+        policy["rules"][0] |= changes
+        return spelt(policy)
+
+    def reference(self, **tables):
+        """Return the text of reference data with other tables."""
+        reference = json.loads(TEXTS["reference"])
+        reference["tables"] |= tables
+        return spelt(reference)
 
     def event(self, action, resource=None, actor=None, **data):
         number = next(self._numbers)

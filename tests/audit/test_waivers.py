@@ -5,6 +5,7 @@ import json
 import pytest
 
 from audit import verify as verifying
+from audit.canonical import canonical
 
 
 @pytest.fixture
@@ -39,6 +40,12 @@ def excused(world, *, record=None, without=(), extra=()):
         world.decided("allow_with_warnings", record),
         world.dispatching(record),
     ]
+
+
+def denied(world, actor=None, **named):
+    """A job that was denied, by a policy or by reference data with the digests given."""
+    record = world.recorded("deny", **named)
+    return [world.submitted(actor=actor), world.decided("deny", record, **named)]
 
 
 def test_a_waiver_of_two_officers_breaks_no_rule(world, rules):
@@ -164,9 +171,10 @@ class TestBinding:
             change(event, resource=other) if str(event.action).startswith("waiver.") else event
             for event in events
         ]
-        second = change(world.submitted(), resource=other)
-        found = rules(second, *moved)
-        assert found == [(6, "waived-binds-subject"), (6, "waived-needs-waiver")]
+        record = world.recorded("deny", subject=other)
+        second = [world.submitted(), world.decided("deny", record)]
+        found = rules(*(change(event, resource=other) for event in second), *moved)
+        assert found == [(7, "waived-binds-subject"), (7, "waived-needs-waiver")]
 
     def test_a_waived_rule_without_any_waiver(self, world, rules):
         found = rules(*excused(world, record=world.waived_record(waivers=[])))
@@ -200,45 +208,52 @@ class TestBinding:
 class TestSigning:
     def test_the_requester_approves_it(self, world, rules):
         request = world.waiver_requested(world.officer)
-        events = [world.submitted(), request, world.waiver_approved(world.officer)]
-        assert rules(*events) == [(2, "waiver-four-eyes")]
+        events = [*denied(world), request, world.waiver_approved(world.officer)]
+        assert rules(*events) == [(3, "waiver-four-eyes")]
 
     def test_the_submitter_approves_it(self, world, rules):
-        submitted = world.submitted(actor=world.officer)
         request = world.waiver_requested(world.second)
-        assert rules(submitted, request, world.waiver_approved()) == [(2, "waiver-four-eyes")]
+        events = [*denied(world, actor=world.officer), request, world.waiver_approved()]
+        assert rules(*events) == [(3, "waiver-four-eyes")]
 
     @pytest.mark.parametrize("kind", ["service", "model"])
     def test_a_machine_signs_nothing(self, world, rules, change, kind):
         def by(event):
             return change(event, actor=change(event.actor, kind=kind))
 
-        events = [world.submitted(), world.waiver_requested(), by(world.waiver_approved())]
-        assert rules(*events) == [(2, "waiver-approver-is-human")]
-        assert rules(world.submitted(), by(world.waiver_requested())) == [
-            (1, "waiver-needs-person")
-        ]
+        events = [*denied(world), world.waiver_requested(), by(world.waiver_approved())]
+        assert rules(*events) == [(3, "waiver-approver-is-human")]
+        assert rules(*denied(world), by(world.waiver_requested())) == [(2, "waiver-needs-person")]
 
     def test_an_approver_has_the_role(self, world, rules, ids):
-        before = [world.submitted(), world.waiver_requested()]
+        before = [*denied(world), world.waiver_requested()]
         assert rules(*before, world.waiver_approved(ids("prn", 9))) == [
-            (2, "waiver-approver-has-role")
+            (3, "waiver-approver-has-role")
+        ]
+        named = world.policy(approvals=[{"role": "dpo", "count": 1}])
+        before = [
+            world.enforced(named),
+            *denied(world, policy=world.document(named)),
+            world.waiver_requested(),
         ]
         assert rules(*before, world.waiver_approved(world.second, "dpo")) == [
-            (2, "waiver-approver-has-role")
+            (4, "waiver-approver-has-role")
         ]
         assert rules(*before, world.waiver_approved(role="dpo")) == []
 
     def test_a_waiver_is_requested_once(self, world, rules):
-        events = [world.submitted(), world.waiver_requested(), world.waiver_requested()]
-        assert rules(*events) == [(2, "waiver-once")]
+        events = [*denied(world), world.waiver_requested(), world.waiver_requested()]
+        assert rules(*events) == [(3, "waiver-once")]
 
     def test_a_waiver_is_for_something_that_somebody_asked_for(self, world, rules):
-        assert rules(world.waiver_requested()) == [(0, "waiver-needs-subject")]
+        assert rules(world.waiver_requested()) == [
+            (0, "waiver-needs-subject"),
+            (0, "waiver-needs-decision"),
+        ]
 
     def test_a_stranger_requests_nothing(self, world, rules, ids):
-        events = [world.submitted(), world.waiver_requested(ids("prn", 9))]
-        assert rules(*events) == [(1, "waiver-needs-person")]
+        events = [*denied(world), world.waiver_requested(ids("prn", 9))]
+        assert rules(*events) == [(2, "waiver-needs-person")]
 
     @pytest.mark.parametrize("kind", ["waiver.approved", "waiver.refused", "waiver.revoked"])
     def test_nothing_is_decided_that_was_not_requested(self, world, rules, kind):
@@ -249,11 +264,102 @@ class TestSigning:
     def test_what_is_over_is_not_decided_again(self, world, rules):
         revoked = world.event("waiver.revoked", actor=world.officer, waiver=world.waiver)
         again = world.event("waiver.revoked", actor=world.officer, waiver=world.waiver)
-        events = [world.submitted(), world.waiver_requested(), revoked, again]
+        events = [*denied(world), world.waiver_requested(), revoked, again]
         assert rules(*events, world.waiver_approved()) == [
-            (3, "waiver-after-end"),
             (4, "waiver-after-end"),
+            (5, "waiver-after-end"),
         ]
+
+
+class TestTerms:
+    """What may be waived, by whom and how long stands in the policy and the reference data."""
+
+    def test_before_anything_was_decided(self, world, rules):
+        events = [world.submitted(), world.waiver_requested()]
+        assert rules(*events) == [(1, "waiver-needs-decision")]
+
+    @pytest.mark.parametrize(
+        ("expires_at", "expected"),
+        [
+            ("2026-12-30T12:00:00Z", []),
+            ("2026-12-30T12:00:01Z", [(2, "waiver-too-long")]),
+            ("2026-11-30T12:00:00Z", [(2, "waiver-too-long")]),
+            ("2026-11-29T12:00:00Z", [(2, "waiver-too-long")]),
+        ],
+    )
+    def test_longer_than_the_reference_data_allow(self, world, rules, expires_at, expected):
+        asked = world.waiver_requested(expires_at=expires_at)
+        assert rules(*denied(world), asked) == expected
+
+    @pytest.mark.parametrize(
+        ("thresholds", "expected"),
+        [
+            ([{"id": "waiver_max_days.budget.limit", "value": 7}], []),
+            ([{"id": "waiver_max_days.budget.limit", "value": 6}], [(3, "waiver-too-long")]),
+            ([{"id": "waiver_max_days.another", "value": 90}], [(3, "waiver-too-long")]),
+            ([{"id": "waiver_max_days", "value": "90"}], [(3, "waiver-too-long")]),
+            ([], [(3, "waiver-too-long")]),
+        ],
+    )
+    def test_the_row_of_the_rule_comes_first_and_without_a_row_nothing_lasts(
+        self, world, rules, thresholds, expected
+    ):
+        rows = world.reference(thresholds=thresholds)
+        named = {"reference": world.document(rows)}
+        before = [world.referenced(rows), *denied(world, **named)]
+        assert rules(*before, world.waiver_requested()) == expected
+
+    @pytest.mark.parametrize(
+        "asked", [{"rule": "hds.certificate"}, {"rule": "no.rule"}, {"rule_version": "2.0.0"}]
+    )
+    def test_a_rule_that_cannot_be_waived(self, world, rules, asked):
+        events = [*denied(world), world.waiver_requested(**asked)]
+        assert rules(*events) == [(2, "waiver-is-allowed")]
+
+    def test_two_who_signed_in_a_role_that_the_rule_does_not_name(self, world, rules):
+        named = world.policy(approvals=[{"role": "dpo", "count": 1}])
+        record = world.waived_record(policy=world.document(named))
+        events = [
+            world.enforced(named),
+            *denied(world, policy=world.document(named)),
+            world.waiver_requested(),
+            world.waiver_approved(),
+            world.waiver_approved(world.second),
+            world.decided("allow_with_warnings", record, policy=world.document(named)),
+        ]
+        assert rules(*events) == [
+            (4, "waiver-approver-may-sign"),
+            (5, "waiver-approver-may-sign"),
+            (6, "waived-needs-approvals"),
+            (6, "waived-needs-waiver"),
+        ]
+
+    def test_a_role_that_the_policy_of_the_decision_does_not_name_any_more(self, world, rules):
+        later = world.policy(approvals=[{"role": "dpo", "count": 1}])
+        named = {"policy": world.document(later)}
+        events = excused(world)[:5]
+        decided = world.decided("allow_with_warnings", world.waived_record(**named), **named)
+        assert rules(*events, world.enforced(later), decided) == [
+            (6, "waived-needs-roles"),
+            (6, "waived-needs-waiver"),
+        ]
+
+    @pytest.mark.parametrize("which", ["policy", "reference"])
+    def test_without_the_document_nothing_is_said_and_it_is_missing(self, world, told, which):
+        events = [*world.prologue(), *excused(world)]
+        gone = world.document(which)
+        del world.documents[gone]
+        invariants = told(events)
+        assert (invariants.violations, invariants.missing) == ([], {gone})
+
+    @pytest.mark.parametrize("which", ["policy", "reference"])
+    @pytest.mark.parametrize("change", [{"format": "another"}, {"rules": [{}], "tables": []}])
+    def test_a_document_that_cannot_be_read_is_named(self, world, rules, which, change):
+        text = getattr(world, which)()
+        spoilt = canonical({**json.loads(text), **change}).decode()
+        act = {"policy": world.enforced, "reference": world.referenced}[which](spoilt)
+        before = [act, *denied(world, **{which: world.document(spoilt)})]
+        assert rules(*before, world.waiver_requested()) == [(3, "waiver-basis-readable")]
 
 
 class TestVerification:
