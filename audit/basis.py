@@ -2,39 +2,29 @@
 
 A part of level L6; `audit.invariants` lists the rules. Both are acts in the log like any other, so
 nobody can decide by rules or rows that were not put in force before, in this log, by an act that
-names who did it. What ships is put in force by the service itself, as number 0 and nobody's bundle.
+names who did it; `audit.tables` holds the rows. What ships is put in force by the service itself,
+as number 0 and nobody's bundle.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import cast
 
-from audit.consent import Consent, Subject
+from audit.consent import Consent, Subject, Violate
+from audit.enclosed import Enclosed
 from audit.event import Event
+from audit.tables import KEYS, Tables
 
 SIGNERS = 2
 _OFFICER = "officer"
 _SHIPPED = ("all", "shipped")
-# What officers may say for their installation; what the law is comes with what ships.
-_BY_OFFICERS = frozenset(
-    {
-        "certificates",
-        "endpoints",
-        "flavors",
-        "hosting",
-        "models",
-        "prices",
-        "providers",
-        "regions",
-        "services",
-    }
-)
 
 
 class Basis:
     """Follows acts on the policy and the reference data; `decide` asks for what is in force."""
 
-    def __init__(self, violate: Callable[[str, str], None], consent: Consent) -> None:
+    def __init__(self, violate: Violate, consent: Consent, enclosed: Enclosed) -> None:
         self._violate = violate
+        self._tables = Tables(violate, enclosed)
         self._consent = consent
         self._policy: str | None = None
         self._reference: str | None = None
@@ -86,12 +76,16 @@ class Basis:
         """Take in reference.recorded."""
         if (event.data["table"], event.data["key"]) != _SHIPPED:
             self._check_officer("reference-by-officer", event)
-            if event.data["table"] not in _BY_OFFICERS:
-                self._violate("reference-is-not-law", f"a row of {event.data['table']}")
             if self._reference is None:
                 self._violate("reference-starts-shipped", "nothing was recorded as shipped before")
-        elif event.actor.kind != "service":
-            self._violate("reference-starts-shipped", f"{event.actor.ref} is not the service")
+            if event.data["table"] in KEYS:
+                self._tables.record(event)
+            else:
+                self._violate("reference-is-not-law", f"a row of {event.data['table']}")
+        else:
+            if event.actor.kind != "service":
+                self._violate("reference-starts-shipped", f"{event.actor.ref} is not the service")
+            self._tables.ship(event)
         self._reference = str(event.data["reference"])
 
     def _check_officer(self, rule: str, event: Event) -> None:

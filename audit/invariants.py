@@ -56,7 +56,7 @@ What was decided (`audit.records`)
     dispatch-in-time, activation-in-time
                                 run.dispatching, deployment.activated: while the decision is valid
 
-What is in force (`audit.basis`)
+What is in force (`audit.basis`, `audit.tables`)
     decision-under-policy       gate.decided: by the policy that was last put in force before
     decision-under-reference    … and by the reference data that was last recorded before
     decision-under-shadow       … and beside the policy that is tried in the shadow, if there is one
@@ -68,7 +68,12 @@ What is in force (`audit.basis`)
     rejection-keeps-policy      policy.rejected: the policy that was in force stays
     reference-starts-shipped    reference.recorded: first what ships, by the service
     reference-by-officer        … every other row by a person with the role officer
-    reference-is-not-law        … and only of tables that say what the installation has
+    reference-is-not-law        … and only of tables that say what the installation has, and never
+                                in place of a provider, region, service or endpoint that ships
+    reference-row-binds-entry   … the row has this key and document, and is declared by who acted
+    reference-is-what-was-said  … and all data in force are what ships with the rows that entries
+                                name in their places, and nothing else
+    reference-readable          … and what is enclosed of them can be read
 
 Running (`audit.consent`, `audit.lineage`)
     dispatch-needs-request      run.dispatching: its job was submitted before
@@ -158,7 +163,7 @@ class Invariants:
         self._records = Records(self._violate, enclosed)
         self._lineage = lineage = Lineage(self._violate)
         self._waivers = waivers = Waivers(self._violate, consent, enclosed)
-        basis = Basis(self._violate, consent)
+        basis = Basis(self._violate, consent, enclosed)
         self._handlers: dict[EventKind, tuple[Callable[[Event, Subject], object], ...]] = {
             EventKind.PRINCIPAL_CREATED: (consent.admit,),
             EventKind.DATASET_REGISTERED: (lineage.register,),

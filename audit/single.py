@@ -28,6 +28,7 @@ MODULES = (
     "lineage",
     "waivable",
     "waivers",
+    "tables",
     "basis",
     "invariants",
     "report",

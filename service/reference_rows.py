@@ -33,7 +33,7 @@ from service.problems import NotFound, field_problem
 from service.transaction import SYSTEM, Transaction
 
 SHIPPED_TABLE, SHIPPED_KEY = "all", "shipped"
-# The verifier holds the log to the same lists: `audit.basis`.
+# The verifier holds the log to the same lists: `audit.tables`.
 OWN_TABLES = frozenset({"certificates", "flavors", "hosting", "models", "prices"})
 """Tables whose shipped rows an officer may replace or hide."""
 ADDED_TABLES = frozenset({"endpoints", "providers", "regions", "services"})

@@ -1,6 +1,7 @@
 """What rows are in force is a matter of acts by officers: recorded and never rewritten."""
 
 import base64
+import functools
 import json
 
 import pytest
@@ -9,11 +10,15 @@ from sqlmodel import select
 from world import open_world
 
 from audit.canonical import digest
+from audit.invariants import Invariants
+from audit.tables import ADDED, KEYS
 from policies.gate import replay
+from policies.overlay import TABLES
 from policies.reference import ReferenceDataError
 from service.archive import load
 from service.force_tables import ReferenceRow
 from service.installation import build
+from service.reference_rows import ADDED_TABLES, OWN_TABLES
 from service.tables import StoredDecision
 
 PRICE = {
@@ -377,3 +382,27 @@ def test_rows_survive_another_release_and_its_tables(world):
     with world.wired.transactions.read() as session:
         acts = [row.act for row in session.exec(select(ReferenceRow))]
     assert sorted(acts) == ["recorded", "shipped", "shipped"]
+
+
+def test_the_verifier_holds_the_log_to_the_same_tables_and_keys():
+    assert set(KEYS) == OWN_TABLES | ADDED_TABLES
+    assert ADDED == ADDED_TABLES
+    assert {table: TABLES[table] for table in KEYS} == KEYS
+
+
+def test_every_act_on_a_row_is_what_the_verifier_makes_of_the_log(world):
+    record(world, "prices", PRICE)
+    record(world, "prices", {**PRICE, "price_micros_per_hour": 1})
+    record(world, "certificates", CERTIFICATE)
+    record(world, "regions", SITE)
+    record(world, "endpoints", ENDPOINT)
+    shipped = next(iter(listed(world, "flavors")))
+    for table, key in (("prices", "own-site/cpu/EUR"), ("flavors", shipped)):
+        world.post("/v1/reference/withdrawals", "olaf", {"table": table, "key": key})
+
+    with world.wired.transactions.read() as session:
+        invariants = Invariants(world.wired.transactions.origin, functools.partial(load, session))
+        for index, entry in enumerate(world.entries()):
+            invariants.read(index, entry)
+    assert invariants.violations == []
+    assert world.kinds().count("reference.recorded") == 8
