@@ -205,6 +205,9 @@ class Panel:
         for group, pick, remembered in self._groups:
             key = pick(met)
             answers = remembered(key) or group.answers(facts, made, key)
+            if len(answers) == 1:
+                found[group.places[0]] = answers[0]
+                continue
             for place, answer in zip(group.places, answers, strict=True):
                 found[place] = answer
         return found

@@ -69,17 +69,16 @@ def judge(question: Question, checked: Checked, derived: Written) -> Decision:
     answers: list[Answer] = []
     obligations: dict[str, str] = {}
     wanted: Mapping[str, tuple[Approval, ...]] = {}
-    bound = b"{}"
+    bound, is_open = b"{}", False
     if not errors:
         era = bisect.bisect_right(policy.edges, question.evaluated_at)
         bench = _bench(policy, question.evaluator, checked.facts["stage"], era)
         answers = bench.panel.answers(checked, derived)
         if question.waivers:
             answers = [_waived(question, answer) for answer in answers]
-        obligations, bound = bench.obligations(derived)
+        obligations, bound, is_open = bench.obligations(derived)
         wanted = bench.approvals
-    is_open = bool(answers) and not errors and set(obligations.values()) <= {"asked"}
-    verdict = VERDICTS[max([rank for _, _, rank in answers]) if is_open else _DENY]
+    verdict = VERDICTS[max([rank for _, _, rank in answers]) if is_open and answers else _DENY]
     results = tuple([finding for finding, _, _ in answers])
     approvals = _united(wanted, results) if verdict == "require_approval" else ()
     facts_digest, valid_until = digest(checked.encoded), _valid_until(question)
@@ -121,18 +120,18 @@ class _Bench:
         self._binding = tuple(o for o in policy.obligations if stage in o.stages)
         self._stage = stage
         self.approvals = {one.rule.id: one.rule.approvals for one in asked if one.rule.approvals}
-        self._known = Memory[tuple[dict[str, str], bytes]]()
+        self._known = Memory[tuple[dict[str, str], bytes, bool]]()
 
-    def obligations(self, derived: Written) -> tuple[dict[str, str], bytes]:
-        """Answer every obligation that binds, and write the answers.
+    def obligations(self, derived: Written) -> tuple[dict[str, str], bytes, bool]:
+        """Answer every obligation that binds, write the answers, and say whether all are `asked`.
 
-        They are `asked`, `missing`, or `unknown` with the class of the data.
+        The others are `missing`, or `unknown` with the class of the data.
         """
         key = derived.members.get("data", b"")
         answer = self._known.get(key)
         if answer is None:
             found = self._found(derived.value.get("data", {}))
-            answer = (found, canonical(found))
+            answer = (found, canonical(found), set(found.values()) <= {"asked"})
             self._known.keep(key, answer)
         return answer
 
