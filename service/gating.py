@@ -110,12 +110,6 @@ class Gate:
         )
         return decision, row
 
-    def is_stale(self, session: Session, row: StoredDecision) -> bool:
-        """Say whether the policy or the reference data changed since a decision."""
-        now = self.current(session)
-        basis = (row.policy_digest, row.reference_digest)
-        return basis != (now.policy.digest, now.reference.digest)
-
     def rests_on_the_same(
         self, session: Session, row: StoredDecision, decision: Decision, record: bytes
     ) -> bool:

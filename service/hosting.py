@@ -111,32 +111,44 @@ def _holds_its_waivers(context: DeploymentContext, tx: Transaction, row: Deploym
 
 def _may_start(context: DeploymentContext, deployment_id: str) -> bool:
     """Check everything again before anything starts; record what changed."""
-    now = context.clock()
     with context.transactions.write() as tx:
         row = tx.session.get_one(Deployment, deployment_id, with_for_update=True)
-        if row.state != DeploymentState.APPROVED:
-            return False
-        decision = tx.session.get_one(StoredDecision, row.decision_id)
-        if decision.expires_at <= seconds(now):
-            expire(tx, row)
-            return False
-        if not _holds_its_waivers(context, tx, row):
-            return False
-        asked = papers.deployment_request_of(load(tx.session, row.document_digest))
-        facts = facts_of(tx.session, row, asked, context)
-        fresh = context.gate.preview(
-            tx.session, facts, subject_kind="deployment", subject_id=row.id, now=now
-        )
-        record = load(tx.session, decision.record_digest)
-        if not context.gate.rests_on_the_same(tx.session, decision, fresh, record):
-            context.gate.decide(tx, row, facts, now=now)
-            return False
-        distinct = [
-            given
-            for given in given_approvals(tx.session, decision)
-            if given.approver_id != row.requested_by
-        ]
-        return not missing_approvals(decision, distinct)
+        return _is_still_approved(context, tx, row)
+
+
+def _is_still_approved(context: DeploymentContext, tx: Transaction, row: Deployment) -> bool:
+    """Ask the gate again, as of now; what changed since the approval is recorded as a move.
+
+    Waivers end, certificates run out, and rules and rows change between an approval and the hour
+    at which it is used. Only a decision that comes out the same still has its approvals.
+    """
+    now = context.clock()
+    if row.state != DeploymentState.APPROVED:
+        return False
+    decision = tx.session.get_one(StoredDecision, row.decision_id)
+    if decision.expires_at <= seconds(now):
+        expire(tx, row)
+        return False
+    if not _holds_its_waivers(context, tx, row):
+        return False
+    asked = papers.deployment_request_of(load(tx.session, row.document_digest))
+    facts = facts_of(tx.session, row, asked, context)
+    fresh = context.gate.preview(
+        tx.session, facts, subject_kind="deployment", subject_id=row.id, now=now
+    )
+    record = load(tx.session, decision.record_digest)
+    if not context.gate.rests_on_the_same(tx.session, decision, fresh, record):
+        context.gate.decide(tx, row, facts, now=now)
+        return False
+    distinct = [
+        given
+        for given in given_approvals(tx.session, decision)
+        if given.approver_id != row.requested_by
+    ]
+    if missing_approvals(decision, distinct):
+        log.error("deployment.unapproved", deployment_id=row.id)
+        return False
+    return True
 
 
 def _start(context: DeploymentContext, row: Deployment) -> None:
@@ -198,29 +210,18 @@ def _fetch(objects: Objects, prefix: str, files: Mapping[str, str], folder: Path
 
 
 def _activate(context: DeploymentContext, deployment_id: str) -> None:
-    """Issue both documents and activate, in one transaction."""
-    now = seconds(context.clock())
+    """Ask the gate again, issue both documents and activate, in one transaction."""
     with context.transactions.write() as tx:
         row = tx.session.get_one(Deployment, deployment_id, with_for_update=True)
-        if row.state != DeploymentState.APPROVED:
+        if not _is_still_approved(context, tx, row):
             return
         decision = tx.session.get_one(StoredDecision, row.decision_id)
-        if decision.expires_at <= now:
-            expire(tx, row)
-            return
-        if not _holds_its_waivers(context, tx, row):
-            return
-        if context.gate.is_stale(tx.session, decision):
-            asked = papers.deployment_request_of(load(tx.session, row.document_digest))
-            facts = facts_of(tx.session, row, asked, context)
-            context.gate.decide(tx, row, facts, now=context.clock())
-            return
         issued = papers.issue(
             tx.session,
             row,
             reference=context.gate.current(tx.session).reference,
             origin=context.origin,
-            now=now,
+            now=seconds(context.clock()),
         )
         row.card_digest = tx.keep(issued.card)
         row.transparency_digest = tx.keep(issued.transparency)

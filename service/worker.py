@@ -194,7 +194,10 @@ class Worker:
 
     def _orphaned_endpoints(self) -> list[str]:
         """List deployments that must not answer but still have an endpoint."""
-        over = [DeploymentState.RETIRED, DeploymentState.FAILED, DeploymentState.DENIED]
+        over = [
+            *(DeploymentState.RETIRED, DeploymentState.FAILED, DeploymentState.DENIED),
+            *(DeploymentState.EXPIRED, DeploymentState.REFUSED),  # once started, then decided again
+        ]
         with self._installation.transactions.read() as session:
             rows = (
                 select(Deployment.id)

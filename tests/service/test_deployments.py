@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from audit.canonical import digest
+from policies.reference import Reference
 from service.serving import ServingState
 
 
@@ -369,3 +370,117 @@ def test_a_deployment_without_texts_for_its_users_says_so(world):
 
     rules = {finding["rule"] for finding in deployment["decision"]["findings"]}
     assert "deploy.transparency-texts" in rules
+
+
+def started(world, **changes):
+    """Return an approved deployment whose endpoint is up and which is not active yet."""
+    deployment = approved(world, **changes)
+    world.worker.work()
+    assert world.host.started
+    return deployment
+
+
+def test_the_gate_is_asked_again_when_it_activates(world, operator_log):
+    deployment = started(world)
+    world.clock.advance(hours=26)  # a day more since the model was measured is another fact
+
+    world.worker.work()
+
+    again = read(world, deployment)
+    assert again["state"] == "awaiting_approval"
+    assert again["decision"]["id"] != deployment["decision"]["id"]
+    assert again["decision"]["approvals"] == []
+    assert world.kinds()[-1] == "gate.decided"
+    assert "deployment.activated" not in world.kinds()
+    assert chat(world, deployment).status == 409
+    (stale,) = [line for line in operator_log if line["event"] == "approval.stale"]
+    assert stale["changed"] == ["facts"]
+
+    world.approve_deployment(again)
+    world.worker.work()
+    assert read(world, deployment)["state"] == "active"
+
+
+def test_an_endpoint_that_was_started_stops_when_the_second_answer_is_no(world):
+    deployment = started(world)
+    world.clock.advance(hours=26)
+    world.worker.work()
+    again = read(world, deployment)
+    world.post(
+        f"/v1/deployments/{deployment['id']}/approvals",
+        "olaf",
+        {"outcome": "refused", "reason": "too old"},
+        seen=again["version"],
+    )
+
+    world.worker.work()
+
+    assert world.host.stopped == [f"fake:{deployment['id']}"]
+
+
+def test_an_endpoint_that_was_started_stops_when_the_approval_runs_out(world):
+    deployment = started(world)
+    world.clock.advance(hours=73)
+
+    world.worker.work()
+    world.worker.work()
+
+    assert read(world, deployment)["state"] == "expired"
+    assert world.kinds()[-1] == "approval.expired"
+    assert world.host.stopped == [f"fake:{deployment['id']}"]
+
+
+def test_a_certificate_that_ends_between_approval_and_activation_stops_it(world):
+    row = {
+        "scheme": "hds",
+        "provider": "own-site",
+        "service": "local",
+        "regions": ["site"],
+        "status": "attested",
+        "framework_version": 2,
+        "activities": [1, 2, 3, 4, 5, 6],
+        "valid_from": "2026-01-01",
+        "valid_until": "2026-12-01",
+        "source": "certificate 1234",
+        "checked_on": "2026-11-30",
+        "confidence": "declared",
+    }
+    now = world.in_force.reference
+    services = now.rows("services")
+    own = tuple({**services[0], **one} for one in map(_own_site, ("local", "storage")))
+    tables = {
+        **now.tables,
+        "certificates": (row, row | {"service": "storage"}),
+        "services": (*services, *own),
+    }
+    world.restart(reference=Reference(tables, now.site))
+    health = world.register_dataset(
+        categories=["health.fr.hds", "synthetic"],
+        data_subject_countries=["FR"],
+        legal_basis="art6.1.e",
+        art9_basis="art9.2.h",
+        dpia_reference="dpia-1",
+    )
+    job = world.finished_job(dataset=health["id"])
+    deployment = world.request_deployment(job)
+    for who in ("olaf", "omar"):
+        if deployment["state"] == "awaiting_approval":
+            deployment = world.approve_deployment(deployment, who)
+    world.worker.work()
+    assert world.host.started
+    world.clock.advance(hours=37)  # 2 December, one o'clock
+
+    world.worker.work()
+
+    again = read(world, deployment)
+    assert again["state"] == "denied"
+    assert ("hds.serving", "violated") in {
+        (one["rule"], one["outcome"]) for one in again["decision"]["findings"]
+    }
+    assert world.kinds()[-1] == "gate.decided"
+    world.worker.work()
+    assert world.host.stopped == [f"fake:{deployment['id']}"]
+
+
+def _own_site(service):
+    return {"provider": "own-site", "service": service}
