@@ -225,6 +225,8 @@ def dataset_fact(row: DatasetVersion) -> dict[str, Any]:
         "art9_basis": row.declared.get("art9_basis"),
         "dpia_reference": row.declared.get("dpia_reference"),
         "data_subject_countries": row.declared.get("data_subject_countries"),
+        "detection_mode": row.detection.get("mode"),
+        "detector": row.detection.get("detectors"),
     }
 
 

@@ -1,12 +1,17 @@
-"""What the service lets the gate see of a job's chain and its governance."""
+"""What the service lets the gate see of a job's chain, its data and its governance."""
+
+import json
 
 import pytest
 
 from policies.load import load_reference
 from policies.reference import Reference
 from service import facts
+from service.archive import load
+from service.detection.result import DETECTORS_VERSION
 from service.places import NOWHERE, Place
 from service.requests import Governance
+from service.tables import DatasetVersion
 
 REFERENCE = load_reference()
 DIGEST = "sha256:" + "3" * 64
@@ -61,3 +66,29 @@ def test_a_reference_that_nobody_gave_is_null():
     assert set(facts.governance_fact(None).values()) == {None}
     given = Governance(dora_register_reference="ROI-7")
     assert facts.governance_fact(given)["dora_register_reference"] == "ROI-7"
+
+
+def facts_of(world, decision):
+    with world.wired.transactions.read() as session:
+        return json.loads(load(session, decision["facts_digest"]))
+
+
+def test_the_gate_sees_how_and_by_which_detectors_data_was_looked_through(lone_world):
+    job = lone_world.finished_job()
+    deployment = lone_world.request_deployment(job)
+
+    for subject in (job, deployment):
+        (dataset,) = facts_of(lone_world, subject["decision"])["datasets"]
+        assert dataset["detection_mode"] == "full"
+        assert dataset["detector"] == DETECTORS_VERSION
+
+
+def test_how_data_was_looked_through_is_null_where_nothing_says_it(lone_world):
+    made = lone_world.register_dataset()
+    with lone_world.wired.transactions.read() as session:
+        row = session.get_one(DatasetVersion, made["id"])
+    row.detection = {}
+
+    fact = facts.dataset_fact(row)
+
+    assert (fact["detection_mode"], fact["detector"]) == (None, None)
