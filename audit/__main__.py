@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from audit.bundle import Bundle, open_bundle
-from audit.keys import NoteError, VerifyKey
+from audit.canonical import is_digest
+from audit.keys import ED25519, NoteError, VerifyKey
 from audit.manifest import BundleError
 from audit.note import Checkpoint
 from audit.remembered import RememberedError, load_remembered, store_remembered
 from audit.report import Exit, Report, malformed, to_json, to_text
+from audit.signers import Trusted
 from audit.verify import examine
 
 if TYPE_CHECKING:
@@ -27,9 +29,12 @@ examples:
   placet verify export.zip --vkey "example.com/log+530d903a+AekyeRrm…"
   placet verify export.zip --vkey-file keys.txt --state log.state
   placet verify export.zip --vkey-file keys.txt --json
+  placet verify export.zip --vkey-file keys.txt --policy-signer-file maintainers.txt
 
 The key must come from another place than the export: a contract, a letter, the log's web page.
 Keys of witnesses count when they are given; each of them must then have cosigned.
+With keys of policy signers, two of them must have signed each policy that was put in force; name
+the policy that your release ships, which nobody signs, by its digest with --policy.
 --state remembers the log's size and root, so that the next export can be checked to extend it.
 
 exit status:
@@ -70,6 +75,23 @@ def add_commands(subparsers: "Subparsers") -> argparse.ArgumentParser:
     parser.add_argument(
         "--state", metavar="FILE", type=Path, help="remember the log here, and check it extends"
     )
+    parser.add_argument(
+        "--policy-signer",
+        metavar="KEY",
+        action="append",
+        default=[],
+        help="a verifier key that you trust to sign policies; repeat for more",
+    )
+    parser.add_argument(
+        "--policy-signer-file", metavar="FILE", type=Path, help="such keys, one a line"
+    )
+    parser.add_argument(
+        "--policy",
+        metavar="DIGEST",
+        action="append",
+        default=[],
+        help="a policy that you trust without signatures, as sha256:…; repeat for more",
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.set_defaults(handler=handle_verify)
     return parser
@@ -87,6 +109,7 @@ def run_verify(arguments: argparse.Namespace) -> tuple[Report, Bundle | None]:
     try:
         vkeys = [*arguments.vkey, *_read_vkeys(arguments.vkey_file)]
         keys = [VerifyKey.parse(vkey) for vkey in vkeys]
+        trusted = _trusted(arguments)
         remembered = load_remembered(arguments.state) if arguments.state else None
         bundle = open_bundle(arguments.bundle)
     except BundleError as cause:
@@ -94,7 +117,7 @@ def run_verify(arguments: argparse.Namespace) -> tuple[Report, Bundle | None]:
     except (OSError, NoteError, RememberedError, UnicodeDecodeError) as cause:
         raise CommandError(str(cause)) from cause
     try:
-        return examine(bundle, keys, remembered=remembered), bundle
+        return examine(bundle, keys, remembered=remembered, trusted=trusted), bundle
     except BundleError as cause:
         return malformed(str(cause)), bundle
 
@@ -138,6 +161,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_commands(parser.add_subparsers(required=True, metavar="COMMAND"))
     arguments = parser.parse_args(argv)
     return int(arguments.handler(arguments))
+
+
+def _trusted(arguments: argparse.Namespace) -> Trusted:
+    signers = [*arguments.policy_signer, *_read_vkeys(arguments.policy_signer_file)]
+    keys = tuple(VerifyKey.parse(vkey) for vkey in signers)
+    for key in keys:
+        if key.kind != ED25519:
+            raise CommandError(f"{key.name} is no Ed25519 key, as policies are signed with")
+    for name in arguments.policy:
+        if not is_digest(name):
+            raise CommandError(f"--policy: expected sha256: and 64 digits, got {name[:80]}")
+    return Trusted(keys, frozenset(arguments.policy))
 
 
 def _read_vkeys(path: Path | None) -> list[str]:

@@ -2,8 +2,8 @@
 
 A part of level L6; `audit.invariants` lists the rules. Both are acts in the log like any other, so
 nobody can decide by rules or rows that were not put in force before, in this log, by an act that
-names who did it; `audit.tables` holds the rows. What ships is put in force by the service itself,
-as number 0 and nobody's bundle.
+names who did it; `audit.tables` holds the rows and `audit.signers` the bundles. What ships is put
+in force by the service itself, as number 0 and nobody's bundle.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from typing import cast
 from audit.consent import Consent, Subject, Violate
 from audit.enclosed import Enclosed
 from audit.event import Event
+from audit.signers import SIGNERS, Bundles, Signatures
 from audit.tables import KEYS, Tables
 
-SIGNERS = 2
 _OFFICER = "officer"
 _SHIPPED = ("all", "shipped")
 
@@ -22,9 +22,12 @@ _SHIPPED = ("all", "shipped")
 class Basis:
     """Follows acts on the policy and the reference data; `decide` asks for what is in force."""
 
-    def __init__(self, violate: Violate, consent: Consent, enclosed: Enclosed) -> None:
+    def __init__(
+        self, violate: Violate, consent: Consent, enclosed: Enclosed, signatures: Signatures
+    ) -> None:
         self._violate = violate
         self._tables = Tables(violate, enclosed)
+        self._bundles = Bundles(violate, enclosed, signatures)
         self._consent = consent
         self._policy: str | None = None
         self._reference: str | None = None
@@ -41,6 +44,7 @@ class Basis:
             self._check_shipped(event, number, signers)
         else:
             self._check_bundle(event, number, signers)
+        self._bundles.activate(event)
         if data["mode"] == "shadow":
             self._shadow = policy
             return
@@ -52,6 +56,8 @@ class Basis:
         """Check a policy that no bundle brought: what ships, which no bundle gives way to."""
         if number or signers or event.data["mode"] != "enforce" or self._number:
             self._violate("policy-needs-bundle", f"number {number} after number {self._number}")
+        if event.actor.kind != "service":
+            self._violate("policy-ships-by-service", f"{event.actor.ref} is not the service")
 
     def _check_bundle(self, event: Event, number: int, signers: set[str]) -> None:
         if number <= self._number:

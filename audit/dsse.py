@@ -36,7 +36,7 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 def sign_envelope(payload_type: str, payload: bytes, signer: Signer) -> bytes:
     """Write the envelope of `payload` signed by `signer`, as canonical JSON."""
     signature = {
-        "keyid": _keyid(VerifyKey.parse(signer.vkey)),
+        "keyid": keyid_of(VerifyKey.parse(signer.vkey)),
         "sig": encode_base64(signer.sign(pae(payload_type, payload))),
     }
     return canonical(
@@ -77,7 +77,7 @@ def open_envelope(
         DsseError: malformed, signed by no trusted key, or the signature does not verify.
     """
     payload, keyid, signature = read_envelope(envelope, payload_type)
-    key = next((key for key in keys if _keyid(key) == keyid), None)
+    key = next((key for key in keys if keyid_of(key) == keyid), None)
     if key is None:
         raise DsseError("the envelope is not signed by a trusted key")
     if not key.verify(signature, pae(payload_type, payload)):
@@ -85,5 +85,6 @@ def open_envelope(
     return payload, key
 
 
-def _keyid(key: VerifyKey) -> str:
+def keyid_of(key: VerifyKey) -> str:
+    """Name a key as signatures do: its name and its 4-byte ID."""
     return f"{key.name}+{key.id.hex()}"

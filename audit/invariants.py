@@ -56,15 +56,19 @@ What was decided (`audit.records`)
     dispatch-in-time, activation-in-time
                                 run.dispatching, deployment.activated: while the decision is valid
 
-What is in force (`audit.basis`, `audit.tables`)
+What is in force (`audit.basis`, `audit.signers`, `audit.tables`)
     decision-under-policy       gate.decided: by the policy that was last put in force before
     decision-under-reference    … and by the reference data that was last recorded before
     decision-under-shadow       … and beside the policy that is tried in the shadow, if there is one
     policy-needs-bundle         policy.activated without a bundle: number 0, and before any bundle
+    policy-ships-by-service     … by the service
     policy-number-grows         … with one: its number is greater than that in force
     policy-signed-by-two        … two different maintainers signed it
     policy-by-officer           … and a person with the role officer put it in force
     policy-rollback-is-said     … a policy that was left comes back only where the bundle says so
+    policy-bundle-readable      … its bundle can be read
+    policy-binds-bundle         … and says this policy, number and rollback, holds the files that it
+                                lists and the signatures of these signers, and its day has come
     rejection-keeps-policy      policy.rejected: the policy that was in force stays
     reference-starts-shipped    reference.recorded: first what ships, by the service
     reference-by-officer        … every other row by a person with the role officer
@@ -129,6 +133,7 @@ from audit.enclosed import Enclosed, Load
 from audit.event import Event, EventKind, resource_parts
 from audit.lineage import Lineage
 from audit.records import Records
+from audit.signers import Signatures, Trusted
 from audit.waivers import Waivers
 
 MAX_VIOLATIONS = 100
@@ -149,9 +154,11 @@ class Invariants:
     Args:
         origin: the log that the entries must be of.
         load: returns the document with a digest, or None when it is not enclosed.
+        trusted: whose signatures on policies count for `signatures`.
     """
 
-    def __init__(self, origin: str, load: Load) -> None:
+    def __init__(self, origin: str, load: Load, trusted: Trusted | None = None) -> None:
+        self.signatures = Signatures(trusted or Trusted())
         self.violations: list[Violation] = []
         self.num_violations = 0
         self._origin = origin
@@ -163,7 +170,7 @@ class Invariants:
         self._records = Records(self._violate, enclosed)
         self._lineage = lineage = Lineage(self._violate)
         self._waivers = waivers = Waivers(self._violate, consent, enclosed)
-        basis = Basis(self._violate, consent, enclosed)
+        basis = Basis(self._violate, consent, enclosed, self.signatures)
         self._handlers: dict[EventKind, tuple[Callable[[Event, Subject], object], ...]] = {
             EventKind.PRINCIPAL_CREATED: (consent.admit,),
             EventKind.DATASET_REGISTERED: (lineage.register,),

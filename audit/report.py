@@ -9,6 +9,7 @@
     L6 invariants    the entries tell an allowed story (`audit.invariants`)
     L7 documents     every document that an entry refers to is enclosed
     L8 replay        each decision comes out again from its policy and facts
+    L9 policies      maintainers whose keys I have signed every policy that was put in force
 
 Exit status: 0 verified, 1 tampered, 2 malformed or usage, 3 trust not established (no key given,
 none of them signed, or a witness is missing), 4 incomplete. When several apply, the first of 2, 1,
@@ -33,6 +34,7 @@ NAMES = {
     "L6": "invariants",
     "L7": "documents",
     "L8": "replay",
+    "L9": "policies",
 }
 
 
@@ -81,7 +83,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of a verification; `levels` holds L0 to L8 in order."""
+    """The result of a verification; `levels` holds L0 to L9 in order."""
 
     levels: tuple[Level, ...]
     origin: str | None = None

@@ -28,6 +28,7 @@ MODULES = (
     "lineage",
     "waivable",
     "waivers",
+    "signers",
     "tables",
     "basis",
     "invariants",

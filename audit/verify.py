@@ -18,6 +18,7 @@ counts as a witness. Keys inside the export are hints.
 (10) List the documents that entries refer to and that are not enclosed; the manifest must say
      the same.                                                                                  L7
 (11) Replay is not checked here: it needs the policies room.                                    L8
+(12) Check the signatures of maintainers, when their keys were given, on every policy.          L9
 
 Cost: about one SHA-256 of the file, one hash per entry and node, one JSON parse per entry; memory
 grows with the number of things that entries name, not with their bytes.
@@ -44,18 +45,26 @@ from audit.manifest import MANIFEST_TYPE, BundleError, object_name
 from audit.merkle import Frontier, MerkleError, check_consistency, leaf_hashes, pair_up
 from audit.note import Checkpoint, open_note, split_note
 from audit.report import Exit, Level, Report, failed, malformed, not_checked, passed
+from audit.signers import Trusted
 from audit.tiles import TILE_WIDTH, TileError, TileReader, tile_path
 
 _UNKNOWN = "what an earlier level found leaves nothing to check"
 
 
-def verify(path: Path, vkeys: Sequence[str], *, remembered: Checkpoint | None = None) -> Report:
+def verify(
+    path: Path,
+    vkeys: Sequence[str],
+    *,
+    remembered: Checkpoint | None = None,
+    trusted: Trusted | None = None,
+) -> Report:
     """Verify the export at `path` and report on every level.
 
     Args:
         path: the export.
         vkeys: verifier keys that the auditor trusts: the log's and any witnesses'.
         remembered: the checkpoint of an earlier verification of the same log.
+        trusted: the maintainers' keys, and policies that a release ships.
 
     Raises:
         NoteError: a key in `vkeys` is malformed. OSError: the file cannot be read.
@@ -63,22 +72,26 @@ def verify(path: Path, vkeys: Sequence[str], *, remembered: Checkpoint | None = 
     keys = [VerifyKey.parse(vkey) for vkey in vkeys]
     try:
         with open_bundle(path) as bundle:  # (1)
-            return examine(bundle, keys, remembered=remembered)
+            return examine(bundle, keys, remembered=remembered, trusted=trusted)
     except BundleError as cause:
         return malformed(str(cause))
 
 
 def examine(
-    bundle: Bundle, keys: Sequence[VerifyKey], *, remembered: Checkpoint | None = None
+    bundle: Bundle,
+    keys: Sequence[VerifyKey],
+    *,
+    remembered: Checkpoint | None = None,
+    trusted: Trusted | None = None,
 ) -> Report:
-    """Verify an open export, steps (2) to (11); a replay may then read on in the same file.
+    """Verify an open export, steps (2) to (12); a replay may then read on in the same file.
 
     Raises:
         BundleError: a member turned out malformed.
     """
     checkpoint = bundle.checkpoint
     changed = _changed_member(bundle)  # (2)
-    reading = _Reading(Invariants(checkpoint.origin, _documents(bundle)))
+    reading = _Reading(Invariants(checkpoint.origin, _documents(bundle), trusted))
     _read_entries(bundle, reading)  # (3) (4) (5)
     levels = (
         _format_level(reading),
@@ -90,6 +103,7 @@ def examine(
         _invariant_level(reading),
         _document_level(bundle, reading),  # (10)
         not_checked("L8", "needs the policies: run `placet verify --replay`"),  # (11)
+        _policy_level(reading),  # (12)
     )
     return Report(
         levels,
@@ -314,3 +328,19 @@ def _document_level(bundle: Bundle, reading: _Reading) -> Level:
         detail = f"{len(reading.absent)} documents are not enclosed, as the manifest says"
         return failed("L7", detail, Exit.INCOMPLETE)
     return passed("L7", "every document that an entry refers to is enclosed")
+
+
+def _policy_level(reading: _Reading) -> Level:
+    found = reading.invariants.signatures
+    if not found.trusted.keys and not found.trusted.policies:
+        return not_checked("L9", "no key of a policy's signer was given")
+    if reading.entry_fault is not None or reading.integrity_fault is not None:
+        return not_checked("L9", _UNKNOWN)
+    if found.faults:
+        return failed("L9", found.faults[0])
+    if found.unsigned:
+        return failed("L9", found.unsigned[0], Exit.UNTRUSTED)
+    if found.unknown or not found.num_trusted:
+        detail = next(iter(found.unknown), "no policy was put in force")
+        return not_checked("L9", detail, Exit.UNTRUSTED)
+    return passed("L9", f"{found.num_trusted} policies in force, each signed by two or named")

@@ -10,6 +10,8 @@ import pytest
 
 from audit.canonical import canonical
 from audit.keys import Ed25519Signer, VerifyKey
+from audit.signers import Trusted
+from audit.verify import verify
 from policies.bundle import Bundle, build
 from policies.gate import replay
 from policies.load import PACKS
@@ -345,3 +347,22 @@ def test_a_maintainer_signs_at_the_command_line(tmp_path, capsys):
         vkey = json.loads(capsys.readouterr().out)["vkey"]
         assert VerifyKey.parse(vkey).name == name
     assert len(Bundle.from_bytes(file.read_bytes()).signatures) == 2
+
+
+def test_an_auditor_who_has_the_maintainers_keys_sees_who_signed(world):
+    shipped = world.in_force.policy.digest
+    activate(world, bundle(change="less"), mode="shadow")
+    activate(world, bundle(number=2, change="less"))
+    made = world.post("/v1/exports", "vera", {"recipient": "auditor"})
+    path = world.folder / "bundle.zip"
+    path.write_bytes(world.ask("GET", made["bundle"], "vera").content)
+
+    def told(*signers, policies=(shipped,)):
+        trusted = Trusted(tuple(each.key for each in signers), frozenset(policies))
+        report = verify(path, world.wired.ledger.vkeys, trusted=trusted)
+        assert report.violations == ()
+        return str(report.levels[9].outcome), report.exit_code
+
+    assert told(ANA, BEN) == ("pass", 0)
+    assert told(ANA, EVE) == ("fail", 3)
+    assert told(ANA, BEN, policies=()) == ("not checked", 3)
