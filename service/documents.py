@@ -20,7 +20,7 @@ from service.approvals import given_approvals
 from service.archive import load, parse_object
 from service.jobs import request_of
 from service.log_tables import AuditEntry
-from service.requests import DeploymentRequest, JobRequest
+from service.requests import STORED, DeploymentRequest, JobRequest
 from service.tables import (
     BaseModel,
     DatasetVersion,
@@ -99,7 +99,7 @@ def read_case(
 
 def deployment_request_of(document: bytes) -> DeploymentRequest:
     """Read the request back from a stored deployment document."""
-    return DeploymentRequest.model_validate(parse_object(document)["request"])
+    return DeploymentRequest.model_validate(parse_object(document)["request"], context=STORED)
 
 
 def issue(

@@ -20,7 +20,7 @@ from service.places import SITE, Addresses
 from service.principals import Caller, Role
 from service.problems import IllegalState, NotFound, field_problem
 from service.registry import rows_format_of
-from service.requests import JobRequest
+from service.requests import STORED, JobRequest
 from service.tables import BaseModel, DatasetVersion, Job
 from service.transaction import Transaction
 from trainer.contract import CHAT_ROWS, ContractError, JobSpec
@@ -308,4 +308,4 @@ def cancel(tx: Transaction, caller: Caller, *, job: Job, expected_version: int) 
 
 def request_of(document: bytes) -> JobRequest:
     """Read the request back from a stored job document."""
-    return JobRequest.model_validate(parse_object(document)["request"])
+    return JobRequest.model_validate(parse_object(document)["request"], context=STORED)

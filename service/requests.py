@@ -4,9 +4,18 @@ Free text is limited to where people need it (a reason, a name for colleagues) a
 log; everything else is an id, a code or a number.
 """
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    WithJsonSchema,
+)
 
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")]
 Code = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/+-]{0,119}$")]
@@ -18,6 +27,33 @@ Language = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}$")]
 Image = Annotated[
     str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._/:-]{0,200}@sha256:[0-9a-f]{64}$")
 ]
+
+
+REFERENCE_PATTERN = r"^(?=.*[0-9])[A-Za-z0-9][A-Za-z0-9._:/#-]{0,63}$"
+STORED = {"is_stored": True}
+"""Validation context of a request that was taken in before and is read back."""
+
+
+def _referring(value: str, info: ValidationInfo) -> str:
+    """Take an identifier of another system and no words: a name in a document is there for ever.
+
+    What was recorded under an earlier, wider shape is read back as it is.
+    """
+    is_stored = bool(info.context and info.context.get("is_stored"))
+    if not is_stored and not re.fullmatch(REFERENCE_PATTERN, value):
+        raise ValueError(
+            "expected an identifier such as `GRC-1042` or `dpia/2026/7#3`: 1 to 64 letters,"
+            " digits and `-_/.#:` with at least one digit and no space; never a person's name"
+        )
+    return value
+
+
+Reference = Annotated[
+    str,
+    AfterValidator(_referring),
+    WithJsonSchema({"type": "string", "pattern": REFERENCE_PATTERN}),
+]
+"""An identifier of a case or a document that the house keeps elsewhere."""
 
 
 class _Closed(BaseModel):
@@ -52,7 +88,7 @@ class DatasetRequest(_Closed):
     art9_basis: Code | None = Field(
         default=None, description="GDPR Art. 9(2) basis; needed for special categories."
     )
-    dpia_reference: Code | None = Field(
+    dpia_reference: Reference | None = Field(
         default=None, description="Reference of the data-protection impact assessment."
     )
     data_subject_countries: list[Country] = Field(
@@ -102,28 +138,28 @@ class Governance(_Closed):
         description="Whether it supports a critical or important function of a financial entity"
         " (Regulation (EU) 2022/2554 Art. 3(22)).",
     )
-    dora_register_reference: Code | None = Field(
+    dora_register_reference: Reference | None = Field(
         default=None, description="Entry in the register of information (Art. 28(3))."
     )
-    dora_exit_plan_reference: Code | None = Field(
+    dora_exit_plan_reference: Reference | None = Field(
         default=None, description="Exit plan for the providers used (Art. 28(8))."
     )
-    dora_audit_rights_reference: Code | None = Field(
+    dora_audit_rights_reference: Reference | None = Field(
         default=None, description="Contract clause on access, inspection and audit (Art. 30(3))."
     )
-    processor_contract_reference: Code | None = Field(
+    processor_contract_reference: Reference | None = Field(
         default=None, description="Contract with the processors used (GDPR Art. 28(3))."
     )
-    record_of_processing_reference: Code | None = Field(
+    record_of_processing_reference: Reference | None = Field(
         default=None, description="Entry in the record of processing (GDPR Art. 30)."
     )
-    fria_reference: Code | None = Field(
+    fria_reference: Reference | None = Field(
         default=None, description="Fundamental rights impact assessment (AI Act Art. 27)."
     )
-    eu_database_reference: Code | None = Field(
+    eu_database_reference: Reference | None = Field(
         default=None, description="Registration in the EU database (AI Act Art. 49, 71)."
     )
-    art6_3_exception_reference: Code | None = Field(
+    art6_3_exception_reference: Reference | None = Field(
         default=None,
         description="Documented assessment that an Annex III use is not high-risk (Art. 6(3)).",
     )
@@ -246,13 +282,13 @@ class DeploymentRequest(_Closed):
         default=False,
         description="Whether its outputs are marked machine-readably (AI Act Art. 50(2)).",
     )
-    bias_report_reference: Code | None = Field(
+    bias_report_reference: Reference | None = Field(
         default=None, description="Report on bias of these weights."
     )
-    leakage_report_reference: Code | None = Field(
+    leakage_report_reference: Reference | None = Field(
         default=None, description="Report on what these weights repeat of their training data."
     )
-    technical_file_reference: Code | None = Field(
+    technical_file_reference: Reference | None = Field(
         default=None, description="Technical documentation (AI Act Art. 11, Annex IV)."
     )
     governance: Governance | None = Field(

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from service.requests import Code, Text
+from service.requests import Code, Reference, Text
 
 Reason = Annotated[Text, StringConstraints(min_length=1)]
 
@@ -24,7 +24,7 @@ class WaiverRequest(_Closed):
         description="Why, for those who decide. Kept beside the log, erasable.",
         examples=["The grant arrives on Monday; the controller has seen the letter."],
     )
-    ticket: Code = Field(
+    ticket: Reference = Field(
         description="Where the case is kept; no person's name.", examples=["GRC-1042"]
     )
     not_before: str | None = Field(

@@ -303,4 +303,6 @@ def _said(item: dict[str, Any]) -> str:
     if item["type"] == "missing":
         return "is missing"
     got = repr(item.get("input"))
+    if item["type"] == "value_error":
+        return f"{item['ctx']['error']}, got {got[:80]}"
     return f"{item['msg'][0].lower()}{item['msg'][1:]}, got {got[:80]}"

@@ -4,9 +4,11 @@ import json
 import re
 
 import pytest
+from pydantic import ValidationError
 from world import write_base_model
 
 from service.ids import Prefix, new_id
+from service.requests import REFERENCE_PATTERN, STORED, Governance
 
 LIMIT = 1_048_576
 
@@ -424,3 +426,42 @@ def test_every_answer_names_its_request(world):
         assert answer.headers["request-id"].startswith("req_")
         assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.problem["instance"] == answer.headers["request-id"]
+
+
+REFERENCES = sorted(name for name in Governance.model_fields if name.endswith("_reference"))
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("given", ["ana-sousa", "Ana Sousa 7", "ana@house.example", "a1" * 33, ""])
+def test_a_reference_is_an_identifier_and_no_name(world, unchanged, name, given):
+    answer = world.ask("POST", "/v1/jobs", body=world.job_body(governance={name: given}))
+
+    (error,) = answer.problem["errors"]
+    assert (answer.status, error["pointer"]) == (422, f"/governance/{name}")
+    assert "expected an identifier such as `GRC-1042`" in error["detail"]
+
+
+def test_every_reference_of_every_request_is_an_identifier(world):
+    schemas = world.app.openapi()["components"]["schemas"]
+    named = {
+        f"{owner}.{name}": field
+        for owner, schema in schemas.items()
+        for name, field in schema.get("properties", {}).items()
+        if name == "ticket" or name.endswith("_reference")
+    }
+    assert len(named) == len(REFERENCES) + 5
+    for name, field in named.items():
+        shapes = [one for one in field.get("anyOf", [field]) if one.get("type") != "null"]
+        assert [one["pattern"] for one in shapes] == [REFERENCE_PATTERN], name
+
+
+@pytest.mark.parametrize("given", ["GRC-1042", "org/repo#12", "2026:7", "DPIA_3.1"])
+def test_an_identifier_of_another_system_is_taken(given):
+    assert Governance(fria_reference=given).fria_reference == given
+
+
+def test_what_was_recorded_under_a_wider_shape_is_read_back():
+    with pytest.raises(ValidationError):
+        Governance.model_validate({"fria_reference": "the-big-file"})
+    read = Governance.model_validate({"fria_reference": "the-big-file"}, context=STORED)
+    assert read.fria_reference == "the-big-file"
