@@ -46,6 +46,24 @@ from service.transaction import SYSTEM
 
 logger = structlog.get_logger(__name__)
 _API = "/v1"
+DECIDED_HERE = frozenset(
+    {
+        *("policy", "policies", "policy_url", "policy_digest", "rules", "packs"),
+        *("facts", "derived", "reference", "reference_digest", "country", "evaluated_at"),
+        *("verdict", "decision", "findings", "state", "permit", "waiver", "waivers"),
+        *(
+            "approval",
+            "approvals",
+            "approved_by",
+            "approver",
+            "approver_id",
+            "approvers",
+            "decided_by",
+        ),
+        *("subject", "submitted_by", "requested_by", "created_by", "declared_by"),
+    }
+)
+"""Members that no request has, since the service says them: sent ones are refused and noted."""
 _PROBLEM_SCHEMA = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "instance"],
@@ -184,6 +202,8 @@ def _refused_packs(installation: Installation) -> dict[str, str] | None:
 def _add_problems(app: FastAPI, installation: Installation) -> None:
     async def answer(request: Request, error: Exception) -> Response:
         problem = _problem_of(error)
+        if isinstance(error, RequestValidationError):
+            _warn_of_overreach(installation, request, error)
         if problem.audited:
             _record_refusal(installation, request, problem)
         response = problem_response(problem, str(request.state.request_id))
@@ -197,6 +217,23 @@ def _add_problems(app: FastAPI, installation: Installation) -> None:
     )
     for kind in kinds:
         app.add_exception_handler(kind, answer)
+
+
+def _warn_of_overreach(
+    installation: Installation, request: Request, error: RequestValidationError
+) -> None:
+    """Tell the operator who sent what only the service decides; names of members, no values."""
+    sent = {
+        str(item["loc"][-1]).lower() for item in error.errors() if item["type"] == "extra_forbidden"
+    }
+    if members := sorted(sent & DECIDED_HERE):
+        who = _who(installation, request)
+        logger.warning(
+            "request.overreach",
+            members=members,
+            principal=None if who is None else who.id,
+            route=_route_of(request),
+        )
 
 
 def _is_taken(error: IntegrityError) -> bool:
@@ -231,19 +268,22 @@ def _problem_of(error: Exception) -> Problem:  # noqa: PLR0911 — one answer fo
 
 def _record_refusal(installation: Installation, request: Request, problem: Problem) -> None:
     """Leave an entry of a refusal that matters; the transaction that raised it rolled back."""
-    route = request.scope.get("route")
-    path = getattr(route, "path", "/unknown")
-    if request.url.path.startswith(f"{_API}/") and not path.startswith(f"{_API}/"):
-        path = _API + path  # a route knows its path within its router only
     who = _who(installation, request)
     with installation.transactions.write() as tx:
         tx.record(
             EventKind.REQUEST_REFUSED,
             f"request:{request.state.request_id}",
             actor=SYSTEM if who is None else who.actor,
-            data={"problem": problem.slug, "route": f"{request.method} {path}"},
+            data={"problem": problem.slug, "route": _route_of(request)},
             outcome="denied",
         )
+
+
+def _route_of(request: Request) -> str:
+    path = getattr(request.scope.get("route"), "path", "/unknown")
+    if request.url.path.startswith(f"{_API}/") and not path.startswith(f"{_API}/"):
+        path = _API + path  # a route knows its path within its router only
+    return f"{request.method} {path}"
 
 
 def _who(installation: Installation, request: Request) -> Caller | None:

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 from world import write_base_model
 
+from service.app import DECIDED_HERE
 from service.ids import Prefix, new_id
 from service.requests import REFERENCE_PATTERN, STORED, Governance
 
@@ -465,3 +466,55 @@ def test_what_was_recorded_under_a_wider_shape_is_read_back():
         Governance.model_validate({"fria_reference": "the-big-file"})
     read = Governance.model_validate({"fria_reference": "the-big-file"}, context=STORED)
     assert read.fria_reference == "the-big-file"
+
+
+def overreaches(operator_log):
+    return [line for line in operator_log if line["event"] == "request.overreach"]
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/decisions:preview"])
+@pytest.mark.parametrize("member", ["policy", "policy_url", "facts", "derived", "verdict"])
+def test_who_sends_what_the_service_decides_is_refused_and_noted(
+    world, unchanged, operator_log, path, member
+):
+    """skypilot#10374: the server's value wins, and the attempt is logged."""
+    body = {**world.job_body(), member: "https://secret.example/Ana-Sousa"}
+
+    answer = world.ask("POST", path, "ada", body)
+
+    assert answer.status == 422
+    (noted,) = overreaches(operator_log)
+    assert noted["members"] == [member]
+    assert noted["principal"] == world.ids["ada"]
+    assert noted["route"] == f"POST {path}"
+    assert "request_id" in noted
+    assert "secret" not in repr(operator_log)
+    assert "Sousa" not in repr(operator_log)
+
+
+def test_a_member_inside_another_is_noted_and_other_names_are_not(world, unchanged, operator_log):
+    body = world.job_body()
+    body["compute"] = {**body["compute"], "country": "FR", "Ana Sousa": 1}
+
+    assert world.ask("POST", "/v1/jobs", "ada", body).status == 422
+
+    (noted,) = overreaches(operator_log)
+    assert noted["members"] == ["country"]
+    assert "Sousa" not in repr(operator_log)
+
+
+def test_an_ordinary_mistake_is_not_noted(world, unchanged, operator_log):
+    assert world.ask("POST", "/v1/jobs", "ada", {"nmae": "x"}).status == 422
+    assert overreaches(operator_log) == []
+
+
+def test_no_request_has_a_member_that_is_noted(world):
+    schemas = world.app.openapi()["components"]["schemas"]
+    known = {
+        (owner, name)
+        for owner, schema in schemas.items()
+        if schema.get("additionalProperties") is False
+        for name in schema.get("properties", {})
+    }
+    assert len(known) > 50
+    assert {name for _, name in known} & DECIDED_HERE == set()
