@@ -1,8 +1,9 @@
 """Who asked, who decided and who approved: the consent that a run or a deployment rests on.
 
-A part of level L6; `audit.invariants` lists the rules. A decision is used once. It ends with a
-refusal, with its expiry and with the next decision on the same subject, and takes the approvals
-that were given on it along.
+A part of level L6; `audit.invariants` lists the rules. A decision is used once. It ends with the
+next decision on the same subject, and takes the approvals that were given on it along. A refusal,
+an expiry, a cancellation, a dispatch and an activation end the matter itself: who wants it after that
+asks anew, in entries of its own. So a refusal stays the last word on what was refused.
 """
 
 from collections import defaultdict
@@ -40,6 +41,7 @@ class Consent:
         self._askers: defaultdict[Subject, set[str]] = defaultdict(set)
         self._latest: dict[Subject, Decision] = {}
         self._cancelled: set[Subject] = set()
+        self._over: dict[Subject, str] = {}
         self._used: set[str] = set()
 
     def askers(self, subject: Subject) -> frozenset[str]:
@@ -77,6 +79,9 @@ class Consent:
         """Take in gate.decided."""
         if subject not in self._askers:
             self._violate("decision-needs-request", f"nobody asked for {':'.join(subject)} before")
+        if subject in self._over:
+            detail = f"{':'.join(subject)} was over with its {self._over[subject]}"
+            self._violate("decision-after-end", detail)
         asked = cast("Sequence[Mapping[str, object]]", event.data["approvals"])
         places = [str(item["role"]) for item in asked for _ in range(cast("int", item["count"]))]
         self._latest[subject] = Decision(
@@ -109,10 +114,16 @@ class Consent:
         """Take in approval.refused or approval.expired: the latest decision is over."""
         if subject in self._latest:
             self._latest[subject].ending = _ENDINGS[event.action]
+        self._over.setdefault(subject, _ENDINGS[event.action])
 
     def cancel(self, _: Event, subject: Subject) -> None:
         """Take in job.cancelled: no new decision brings it back."""
         self._cancelled.add(subject)
+        self._over.setdefault(subject, "cancellation")
+
+    def end(self, _: Event, subject: Subject) -> None:
+        """Take in deployment.retired or deployment.failed."""
+        self._over.setdefault(subject, "end")
 
     def check(self, move: str, subject: Subject, record: str) -> None:
         """Check that the latest decision lets `subject` make its `move`, and use it up."""
@@ -124,6 +135,7 @@ class Consent:
         if record in self._used:
             self._violate(f"{move}-uses-decision-once", f"{record} was used before")
         self._used.add(record)
+        self._over.setdefault(subject, move)
         latest = self._latest.get(subject)
         if latest is None:
             self._violate(f"{move}-needs-decision", f"no decision on {name} before")

@@ -16,6 +16,8 @@ Asking and deciding (`audit.consent`)
     submission-needs-registration
                                 job.submitted: data set and base model were registered before
     decision-needs-request      gate.decided: the job or the deployment was asked for before
+    decision-after-end          … and was neither refused, cancelled, dispatched nor activated, nor
+                                did it expire or end
     no-self-approval            nobody approves what they submitted or requested
     approver-is-human           approval.given: by a person, no service and no model
     approver-has-role           … created before, with the role that they approve in
@@ -197,8 +199,8 @@ class Invariants:
             EventKind.CARD_ISSUED: (lineage.issue,),
             EventKind.TRANSPARENCY_ISSUED: (lineage.issue,),
             EventKind.DEPLOYMENT_ACTIVATED: (self._check_activation, lineage.activate),
-            EventKind.DEPLOYMENT_RETIRED: (lineage.end,),
-            EventKind.DEPLOYMENT_FAILED: (lineage.end,),
+            EventKind.DEPLOYMENT_RETIRED: (consent.end, lineage.end),
+            EventKind.DEPLOYMENT_FAILED: (consent.end, lineage.end),
         }
 
     @property

@@ -45,7 +45,7 @@ class TestDispatch:
 
     def test_a_decision_that_comes_after(self, world, rules):
         events = [world.submitted(), world.dispatching(), world.decided()]
-        assert rules(*events) == [(1, "dispatch-needs-decision")]
+        assert rules(*events) == [(1, "dispatch-needs-decision"), (2, "decision-after-end")]
 
     def test_a_decision_on_another_job(self, world, rules, ids, change):
         other = change(world.decided(), resource=f"job:{ids('job', 9)}")
@@ -86,18 +86,24 @@ class TestDispatch:
     def test_one_run_twice(self, world, rules, ids):
         events = [world.submitted(), world.decided(), world.dispatching()]
         again = world.dispatching("second", **self.another_permit(world, ids))
-        assert rules(*events, world.decided(record="second"), again) == [(4, "dispatch-once")]
+        assert rules(*events, world.decided(record="second"), again) == [
+            (3, "decision-after-end"),
+            (4, "dispatch-once"),
+        ]
 
     def test_two_runs_on_one_decision(self, world, rules, ids):
         events = [world.submitted(), world.decided(), world.dispatching()]
         again = world.dispatching(run=ids("run", 2), **self.another_permit(world, ids))
         assert rules(*events, again) == [(3, "dispatch-uses-decision-once")]
-        assert rules(*events, world.decided(), again) == [(4, "dispatch-uses-decision-once")]
+        assert rules(*events, world.decided(), again) == [
+            (3, "decision-after-end"),
+            (4, "dispatch-uses-decision-once"),
+        ]
 
-    def test_two_runs_on_two_decisions(self, world, rules, ids):
+    def test_a_job_that_ran_is_not_decided_again(self, world, rules, ids):
         events = [world.submitted(), world.decided(), world.dispatching()]
         second = world.dispatching("2", run=ids("run", 2), **self.another_permit(world, ids))
-        assert rules(*events, world.decided(record="2"), second) == []
+        assert rules(*events, world.decided(record="2"), second) == [(3, "decision-after-end")]
 
     @pytest.mark.parametrize("same", ["permit", "permit_digest"])
     def test_two_runs_on_one_permit(self, world, rules, ids, same):
@@ -110,7 +116,7 @@ class TestDispatch:
         permit = self.another_permit(world, ids)
         permit.pop(same)
         second = world.dispatching("2", run=ids("run", 2), **permit)
-        assert rules(*events, second) == [(4, "permit-once")]
+        assert rules(*events, second) == [(3, "decision-after-end"), (4, "permit-once")]
 
     def another_permit(self, world, ids):
         return {"permit": ids("prm", 2), "permit_digest": world.document("another permit")}
@@ -139,7 +145,8 @@ class TestDispatch:
         events = [world.submitted(), world.decided(), world.event("job.cancelled")]
         assert rules(*events, world.dispatching()) == [(3, "dispatch-after-cancel")]
         assert rules(*events, world.decided(record="2"), world.dispatching("2")) == [
-            (4, "dispatch-after-cancel")
+            (3, "decision-after-end"),
+            (4, "dispatch-after-cancel"),
         ]
 
     @pytest.mark.parametrize("outcome", ["cancelled", "failed", "succeeded"])
@@ -158,7 +165,8 @@ class TestDispatch:
         end = world.event(kind, actor=world.officer, **data)
         events = [world.submitted(), world.decided(), end]
         assert rules(*events, world.dispatching()) == [(3, f"dispatch-after-{ending}")]
-        assert rules(*events, world.decided(record="2"), world.dispatching("2")) == []
+        second = [world.decided(record="2"), world.dispatching("2")]
+        assert rules(*events, *second) == [(3, "decision-after-end")]
 
 
 class TestRequests:
@@ -423,7 +431,10 @@ class TestActivation:
 
     def test_it_is_activated_once(self, world, rules):
         again = [world.decided("allow", "2", "deploy"), world.activated("2")]
-        assert rules(*self.story(world), *again) == [(6, "activation-once")]
+        assert rules(*self.story(world), *again) == [
+            (5, "decision-after-end"),
+            (6, "activation-once"),
+        ]
         assert rules(*self.story(world), world.activated()) == [
             (5, "activation-uses-decision-once"),
             (5, "activation-once"),
@@ -437,6 +448,8 @@ class TestActivation:
         events = self.story(world)
         assert rules(*events, end) == []
         assert rules(*events[:4], end, events[4]) == [(5, "activation-after-end")]
+        again = world.decided("allow", "another record", "deploy")
+        assert rules(*events[:4], end, again) == [(5, "decision-after-end")]
         assert rules(*events, end, end) == [(6, "entry-id-unique"), (6, "end-once")]
         assert rules(end) == [(0, "end-needs-request")]
 
@@ -495,7 +508,7 @@ class TestActivation:
     def test_a_decision_to_train_is_none_to_deploy(self, world, rules):
         events = self.story(world)
         events[1] = world.decided("allow", "deploy record", "train")
-        assert rules(*events) == [(4, "activation-needs-decision")]
+        assert rules(*events) == [(1, "decision-after-end"), (4, "activation-needs-decision")]
 
     def test_another_record_than_the_latest(self, world, rules):
         events = self.story(world)
