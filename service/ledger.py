@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, text, update
+from sqlalchemy import Engine, text
 from sqlmodel import Session, col, select
 
 from audit.event import EventKind
@@ -223,17 +223,31 @@ class Ledger:
                 .order_by(col(AuditEntry.seq))
                 .limit(BATCH)
             ).all()
-            for offset, (seq, body, stored_hash) in enumerate(pending):
+            for seq, body, stored_hash in pending:
                 if leaf_hash(body) != stored_hash:
                     raise ForkError(f"the stored bytes of entry row {seq} changed")
-                session.execute(
-                    update(AuditEntry)
-                    .where(col(AuditEntry.seq) == seq)
-                    .values(idx=head.size + offset)
-                )
+            if pending:
+                self._give_indexes(session, [seq for seq, _, _ in pending if seq], head.size)
             head.size += len(pending)
             session.commit()
             return len(pending)
+
+    def _give_indexes(self, session: Session, seqs: Sequence[int], first: int) -> None:
+        """Give rows their indexes, in one statement where the database has one for it."""
+        if self.engine.dialect.name == "postgresql":
+            session.execute(
+                text(
+                    "UPDATE audit_entry SET idx = :first + given.place - 1"
+                    " FROM unnest(CAST(:seqs AS bigint[])) WITH ORDINALITY AS given(seq, place)"
+                    " WHERE audit_entry.seq = given.seq"
+                ),
+                {"first": first, "seqs": list(seqs)},
+            )
+            return
+        session.connection().execute(
+            text("UPDATE audit_entry SET idx = :idx WHERE seq = :seq"),
+            [{"idx": idx, "seq": seq} for idx, seq in enumerate(seqs, first)],
+        )
 
     def _check_not_rolled_back(self, size: int) -> None:
         signed, _, _ = self._last_signed()

@@ -2,7 +2,7 @@
 
 It listens on a socket in a short temporary path and on no port. PostgreSQL refuses to run as root,
 so there it runs as `nobody`; if `nobody` cannot reach the binaries, a copy is made that it can.
-Nothing is synced to disk: the data is thrown away.
+Nothing is synced to disk, unless asked for: the data is thrown away.
 """
 
 import contextlib
@@ -21,10 +21,8 @@ import pytest
 
 READY_WITHIN_S = 60.0
 _INITDB = ("-U", "postgres", "--auth=trust", "-E", "UTF8", "--no-locale", "--no-sync")
-_OPTIONS = (
-    *("-F", "-N", "200", "-c", "listen_addresses=", "-c", "synchronous_commit=off"),
-    *("-c", "full_page_writes=off"),
-)
+_OPTIONS = ("-N", "200", "-c", "listen_addresses=")
+_UNSAFE = ("-F", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")
 
 
 class Postgres:
@@ -52,8 +50,12 @@ class Postgres:
 
 
 @contextlib.contextmanager
-def postgres() -> Iterator[Postgres]:
-    """Start a server; it ends with the block, and its data with it."""
+def postgres(*, is_durable: bool = False) -> Iterator[Postgres]:
+    """Start a server; it ends with the block, and its data with it.
+
+    Args:
+        is_durable: Sync what commits, as a server in use does.
+    """
     folder = Path(tempfile.mkdtemp(prefix="placet-pg-", dir="/tmp"))
     user = "nobody" if os.geteuid() == 0 else None
     try:
@@ -69,7 +71,10 @@ def postgres() -> Iterator[Postgres]:
         )
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
-                [binaries / "postgres", "-D", data, "-k", folder, *_OPTIONS],
+                [
+                    *(binaries / "postgres", "-D", data, "-k", folder, *_OPTIONS),
+                    *(() if is_durable else _UNSAFE),
+                ],
                 user=user,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
