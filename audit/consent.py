@@ -2,7 +2,7 @@
 
 A part of level L6; `audit.invariants` lists the rules. A decision is used once. It ends with the
 next decision on the same subject, and takes the approvals that were given on it along. A refusal,
-an expiry, a cancellation, a dispatch and an activation end the matter itself: who wants it after that
+an expiry, a cancellation, a dispatch and an activation end the matter: who wants it after that
 asks anew, in entries of its own. So a refusal stays the last word on what was refused.
 """
 

@@ -13,6 +13,7 @@ Asking and deciding (`audit.consent`)
     request-once                one job.submitted or deployment.requested for each subject
     request-needs-principal     … by somebody who was created before
     request-needs-model         deployment.requested: its model version was registered before
+    request-binds-document      … and its document says the same person, id, team, model and bytes
     submission-needs-registration
                                 job.submitted: data set and base model were registered before
     decision-needs-request      gate.decided: the job or the deployment was asked for before
@@ -31,6 +32,7 @@ Waiving (`audit.waivers`)
     waiver-is-allowed           … the rule, in this version, is one that can be waived
     waiver-too-long             … for no longer than `waiver_max_days`
     waiver-basis-readable       … and both can be read
+    waiver-binds-document       … and its document says so, by this requester, on this decision
     waiver-needs-request        waiver.approved, .refused, .revoked: requested for this subject
     waiver-four-eyes            waiver.approved: by nobody who requested it, asked for its subject
                                 or approved it before
@@ -81,7 +83,7 @@ What is in force (`audit.basis`, `audit.signers`, `audit.tables`)
                                 name in their places, and nothing else
     reference-readable          … and what is enclosed of them can be read
 
-Running (`audit.consent`, `audit.lineage`)
+Running (`audit.consent`, `audit.documents`, `audit.lineage`)
     dispatch-needs-request      run.dispatching: its job was submitted before
     dispatch-needs-decision     … and decided on, at stage train
     dispatch-after-deny         … and the latest verdict is not deny
@@ -93,11 +95,14 @@ Running (`audit.consent`, `audit.lineage`)
     dispatch-needs-approvals    … and, when it required approval, has it
     dispatch-uses-decision-once … and was not dispatched under before
     dispatch-binds-bytes        document, spec, data set and base model are those of job.submitted
+    dispatch-binds-permit       … and its permit gives this run the right to these, then
     permit-once                 one run.dispatching for each permit, by its id and by its digest
     dispatch-once               one run.dispatching for each run
     run-needs-dispatch          run.started, .observed, .finished: the run was dispatched before
     run-of-its-job              … for the job that the entry is about
     run-after-finish            … and is not over: nothing comes after run.finished
+    finish-binds-report         run.finished: report and artefacts are of this run; after a success
+                                both are there, say so, and name the same files
 
 What came of it (`audit.lineage`)
     registered-once             one registration for each data set and base model
@@ -105,6 +110,8 @@ What came of it (`audit.lineage`)
     model-needs-success         … which ended as succeeded before
     model-binds-artefacts       … with these artefacts
     model-once                  one model version for each run, one registration for each of them
+    model-after-waiver          deployment.requested, .activated: no waiver that the training of the
+                                model counted was revoked more than 10 minutes before
     activation-needs-request, activation-needs-decision, activation-after-deny,
     activation-after-refusal, activation-after-expiry, activation-after-waiver,
     activation-binds-record, activation-needs-approvals, activation-uses-decision-once
@@ -131,6 +138,7 @@ from dataclasses import dataclass
 
 from audit.basis import Basis
 from audit.consent import Consent, Subject
+from audit.documents import Documents
 from audit.enclosed import Enclosed, Load
 from audit.event import Event, EventKind, resource_parts
 from audit.lineage import Lineage
@@ -172,30 +180,36 @@ class Invariants:
         self._records = Records(self._violate, enclosed)
         self._lineage = lineage = Lineage(self._violate)
         self._waivers = waivers = Waivers(self._violate, consent, enclosed)
+        documents = Documents(self._violate, consent, enclosed)
         basis = Basis(self._violate, consent, enclosed, self.signatures)
         self._handlers: dict[EventKind, tuple[Callable[[Event, Subject], object], ...]] = {
             EventKind.PRINCIPAL_CREATED: (consent.admit,),
-            EventKind.DATASET_REGISTERED: (lineage.register,),
-            EventKind.BASE_MODEL_REGISTERED: (lineage.register,),
-            EventKind.JOB_SUBMITTED: (consent.ask, lineage.submit),
+            EventKind.DATASET_REGISTERED: (lineage.register, documents.register),
+            EventKind.BASE_MODEL_REGISTERED: (lineage.register, documents.register),
+            EventKind.JOB_SUBMITTED: (consent.ask, lineage.submit, documents.submit),
             EventKind.GATE_DECIDED: (consent.decide, basis.decide, self._decide),
             EventKind.APPROVAL_GIVEN: (consent.approve,),
             EventKind.APPROVAL_REFUSED: (consent.withdraw,),
             EventKind.APPROVAL_EXPIRED: (consent.withdraw,),
             EventKind.JOB_CANCELLED: (consent.cancel,),
-            EventKind.WAIVER_REQUESTED: (waivers.request,),
+            EventKind.WAIVER_REQUESTED: (waivers.request, documents.waive),
             EventKind.WAIVER_APPROVED: (waivers.approve,),
             EventKind.WAIVER_REFUSED: (waivers.close,),
             EventKind.WAIVER_REVOKED: (waivers.close,),
             EventKind.REFERENCE_RECORDED: (basis.record,),
             EventKind.POLICY_ACTIVATED: (basis.activate,),
             EventKind.POLICY_REJECTED: (basis.reject,),
-            EventKind.RUN_DISPATCHING: (self._check_dispatch, lineage.dispatch),
+            EventKind.RUN_DISPATCHING: (self._check_dispatch, lineage.dispatch, documents.dispatch),
             EventKind.RUN_STARTED: (lineage.follow,),
             EventKind.RUN_OBSERVED: (lineage.follow,),
-            EventKind.RUN_FINISHED: (lineage.finish,),
-            EventKind.MODEL_VERSION_REGISTERED: (lineage.model,),
-            EventKind.DEPLOYMENT_REQUESTED: (consent.ask, lineage.request),
+            EventKind.RUN_FINISHED: (lineage.finish, documents.finish),
+            EventKind.MODEL_VERSION_REGISTERED: (lineage.model, documents.model, waivers.model),
+            EventKind.DEPLOYMENT_REQUESTED: (
+                consent.ask,
+                lineage.request,
+                documents.request,
+                waivers.check_trained,
+            ),
             EventKind.CARD_ISSUED: (lineage.issue,),
             EventKind.TRANSPARENCY_ISSUED: (lineage.issue,),
             EventKind.DEPLOYMENT_ACTIVATED: (self._check_activation, lineage.activate),
@@ -236,6 +250,7 @@ class Invariants:
         self._consent.check("activation", subject, str(event.data["record"]))
         self._records.check("activation", event, subject)
         self._waivers.check("activation", event, subject)
+        self._waivers.check_trained(event, subject)
 
     def _violate(self, rule: str, detail: str) -> None:
         self.num_violations += 1

@@ -25,6 +25,8 @@ MODULES = (
     "enclosed",
     "consent",
     "records",
+    "tokens",
+    "documents",
     "lineage",
     "waivable",
     "waivers",

@@ -22,6 +22,7 @@ from audit.canonical import JsonValue
 from audit.consent import Consent, Subject, Violate
 from audit.enclosed import Enclosed, Members, UnreadableError
 from audit.event import Event, EventKind
+from audit.records import CLOCK_SKEW
 from audit.waivable import Waivable
 
 _SIGNATURES = 2
@@ -43,6 +44,7 @@ class Exemption:
     roles: frozenset[str] | None
     signers: dict[str, str] = field(default_factory=dict)
     ending: str | None = None
+    ended_at: str = ""
 
 
 class Waivers:
@@ -54,6 +56,7 @@ class Waivers:
         self._waivable = Waivable(enclosed)
         self._known: dict[JsonValue, Exemption] = {}
         self._counted: dict[Subject, dict[str, Exemption]] = {}
+        self._trained: dict[str, Subject] = {}
 
     def request(self, event: Event, subject: Subject) -> None:
         """Take in waiver.requested; the first one with an id counts."""
@@ -120,7 +123,7 @@ class Waivers:
         if found.ending is not None:
             self._violate("waiver-after-end", f"{event.data['waiver']} was over before")
             return
-        found.ending = _CLOSINGS[event.action]
+        found.ending, found.ended_at = _CLOSINGS[event.action], event.at
 
     def decide(self, event: Event, subject: Subject, record: Members | None) -> None:
         """Hold a decision's record, when it could be read, against the waivers of the log."""
@@ -148,6 +151,22 @@ class Waivers:
             if found.ending is not None or at >= str(found.terms["expires_at"]):
                 why = found.ending or "its end"
                 self._violate(f"{move}-after-waiver", f"{name} counted, and this is after {why}")
+
+    def model(self, event: Event, subject: Subject) -> None:
+        """Take in model_version.registered."""
+        self._trained.setdefault(subject[1], ("job", str(event.data["job"])))
+
+    def check_trained(self, event: Event, _: Subject) -> None:
+        """Check that what a model was trained under was not revoked before it is asked for or used.
+
+        Two acts at once may each not know of the other, so 10 minutes pass between them.
+        """
+        model = str(event.data["model_version"])
+        trained = self._trained.get(model, ("job", ""))
+        at = datetime.fromisoformat(event.at)
+        for name, found in self._counted.get(trained, {}).items():
+            if found.ending and datetime.fromisoformat(found.ended_at) + CLOCK_SKEW < at:
+                self._violate("model-after-waiver", f"{model} was trained under {name}, revoked")
 
     def _check_covered(
         self,

@@ -7,7 +7,7 @@ from sqlmodel import col, select
 from audit.bundle import write_bundle
 from audit.event import EventKind
 from audit.single import build as build_verifier
-from service.claims import ClaimsError, claims_of
+from audit.tokens import ClaimsError, claims_of
 from service.clock import Clock, seconds
 from service.ids import Prefix, new_id
 from service.ledger import Ledger

@@ -9,21 +9,16 @@ each record must also be about what the log is about:
     the model     id, digest and licence are those of base_model.registered
     deployments   document, model version and artefacts are those that were requested and registered
     waivers       are part of the record; level L6 has held them against the entries about them
-    permits       run, permit, job, digests and times are those of run.dispatching
 
 Level L6 has checked the order and the uniqueness of entries before (`audit.invariants`), that each
-record says what its entry says, and that each decision was used while it was valid.
+record and each permit says what its entry says, and that each decision was used while it was valid.
 """
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
 
 from audit.bundle import Bundle
-from audit.records import CLOCK_SKEW
-from service.claims import ClaimsError, claims_of
-from service.clock import instant
 
 _INPUTS = ("record", "policy", "reference", "facts")
 _DATASET = ("id", "digest", "categories_declared", "categories_detected")
@@ -39,7 +34,7 @@ class AbsentError(LookupError):
 
 
 class Replay:
-    """Reads entries in order and holds every decision, dispatch and activation against them.
+    """Reads entries in order and holds every decision against them.
 
     Args:
         bundle: an export whose levels L0 to L6 hold.
@@ -50,9 +45,7 @@ class Replay:
         self._bundle = bundle
         self._gate = gate
         self._things: dict[tuple[str, str], dict[str, Any]] = {}
-        self._ends: dict[str, datetime] = {}
         self.num_decisions = 0
-        self.num_absent_permits = 0
         self._handlers: dict[str, Callable[[dict[str, Any], str], None]] = {
             "dataset.registered": self._register,
             "base_model.registered": self._register,
@@ -60,7 +53,6 @@ class Replay:
             "model_version.registered": self._register,
             "deployment.requested": self._register,
             "gate.decided": self._decide,
-            "run.dispatching": self._dispatch,
         }
 
     def read_all(self) -> None:
@@ -109,7 +101,6 @@ class Replay:
             raise ReplayError(f"the decision comes out differently: {members}")
         expected = self._expected(subject)
         _compare("the facts are not those of the log", expected, _stated(record["facts"]))
-        self._ends[data["record"]] = instant(record["valid_until"])
         self.num_decisions += 1
 
     def _document(self, name: str, reference: str) -> bytes:
@@ -149,35 +140,6 @@ class Replay:
             return self._things[kind, name]
         except KeyError:
             raise ReplayError(f"no entry before introduces {kind} {name}") from None
-
-    def _dispatch(self, entry: dict[str, Any], subject: str) -> None:
-        data, at = entry["data"], instant(entry["at"])
-        end = self._ends[data["record"]]
-        token = self._bundle.document(data["permit_digest"])
-        if token is None:  # level L7 says that it is missing
-            self.num_absent_permits += 1
-            return
-        try:
-            claims = claims_of(token)
-        except ClaimsError as error:
-            raise ReplayError(f"permit {data['permit']}: {error}") from error
-        expected = {
-            "sub": data["run"],
-            "jti": data["permit"],
-            "job": subject.partition(":")[2],
-            "document": data["document"],
-            "spec": data["spec"],
-            "dataset": self._thing("dataset", data["dataset"])["manifest"],
-            "base_model": self._thing("base_model", data["base_model"])["files"],
-            "decision": data["record"],
-        }
-        _compare("the permit is not that of the entry", expected, claims)
-        issued, expires = claims.get("iat"), claims.get("exp")
-        if not isinstance(issued, int) or not isinstance(expires, int):
-            raise ReplayError("the permit has no times")
-        is_then = abs(issued - at.timestamp()) <= CLOCK_SKEW.total_seconds()
-        if not is_then or not at.timestamp() < expires or not issued < end.timestamp():
-            raise ReplayError(f"the permit was not valid at {entry['at']}")
 
 
 def _stated(facts: Any) -> dict[str, object]:

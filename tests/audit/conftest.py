@@ -81,10 +81,58 @@ class World:
         self.waiver = make_id("wvr", 1)
         self.dataset, self.base_model = make_id("ds", 1), make_id("bm", 1)
         self.officer, self.second, self.submitter = (make_id("prn", n) for n in (1, 2, 3))
+        self._decided = None
+        self._texts = TEXTS | self._own_texts()
+
+    def _own_texts(self):
+        """What the documents say that name things of this world."""
+        spec, files = digest(b"spec"), {"adapter/w.bin": {"digest": digest(b"w"), "size_bytes": 1}}
+        left = spelt({"format": "placet.artefacts/1", "run": self.run, "files": files})
+        report = {"run_id": self.run, "permit_id": make_id("prm", 1), "spec_digest": spec}
+        report |= {"status": "succeeded", "artefacts": files}
+        deployment = {"deployment": self.deployment, "requested_by": self.submitter}
+        deployment |= {"artefacts": digest(left.encode()), "request": {"model_version": self.model}}
+        return {
+            "job": self.job_text(),
+            "report": spelt({"format": "placet.run-report/1", **report}),
+            "artefacts": left,
+            "deployment": spelt({"format": "placet.deployment/1", **deployment}),
+        }
+
+    def job_text(self, **changes):
+        """Return the text of a job's document."""
+        job = {
+            "format": "placet.job/1",
+            "job": self.job,
+            "submitted_by": self.submitter,
+            "spec": digest(b"spec"),
+            "dataset_manifest": digest(b"manifest"),
+            "base_model_files": digest(b"files"),
+            "request": {"team": "radiology"},
+        }
+        return spelt(job | changes)
+
+    def permit(self, dispatched, **changes):
+        """Return the text of the permit of a run.dispatching with this data."""
+        claims = {
+            "aud": "placet-trainer",
+            "sub": dispatched["run"],
+            "jti": dispatched["permit"],
+            "job": self.job,
+            "document": dispatched["document"],
+            "spec": dispatched["spec"],
+            "dataset": digest(b"manifest"),
+            "base_model": digest(b"files"),
+            "decision": dispatched["record"],
+            "iat": 1796040000,
+            "exp": 1796041800,
+        }
+        body = base64.urlsafe_b64encode(canonical(claims | changes)).rstrip(b"=").decode()
+        return f"e30.{body}.c2ln"
 
     def document(self, text):
-        """Keep a document, given as its text or as a label of `TEXTS`; return its digest."""
-        data = TEXTS.get(text, text).encode()
+        """Keep a document, given as its text or as a label; return its digest."""
+        data = self._texts.get(text, text).encode()
         self.documents[digest(data)] = data
         return digest(data)
 
@@ -157,6 +205,7 @@ class World:
             "verdict": verdict,
             "approvals": [{"role": role, "count": count} for role, count in approvals],
         }
+        self._decided = (data | changes)["record"]
         return self.event("gate.decided", resource, **{**data, **changes})
 
     def recorded(self, verdict="allow", stage="train", approvals=(), **changes):
@@ -182,17 +231,23 @@ class World:
         data = {"record": self.document(record), "role": role}
         return self.event("approval.given", actor=actor or self.officer, **{**data, **changes})
 
-    def waiver_requested(self, actor=None, *, waiver=None, reason=COMMITMENT, **changes):
+    def waiver_requested(
+        self, actor=None, *, waiver=None, reason=COMMITMENT, document=None, **changes
+    ):
         data = {
             "waiver": waiver or self.waiver,
-            "digest": self.document("waiver request"),
             "rule": "budget.limit",
             "rule_version": "1.0.0",
             "category": "waiver",
             "not_before": "2026-11-30T12:00:00Z",
             "expires_at": "2026-12-07T00:00:00Z",
-        }
-        event = self.event("waiver.requested", actor=actor, **{**data, **changes})
+        } | changes
+        asked = {"requester": actor or self.submitter, "subject": f"job:{self.job}", **data}
+        if self._decided is not None:
+            asked["record"] = self._decided
+        asked = {"format": "placet.waiver-request/1", **asked, **(document or {})}
+        data = {"digest": self.document(spelt(asked)), **data}
+        event = self.event("waiver.requested", actor=actor, **data)
         return replace(event, sealed={"reason": base64.b64encode(reason).decode()})
 
     def waiver_approved(self, actor=None, role="officer", **changes):
@@ -229,15 +284,16 @@ class World:
         data = {
             "run": run or self.run,
             "permit": make_id("prm", 1),
-            "permit_digest": self.document("permit"),
             "document": self.document("job"),
             "spec": self.document("spec"),
             "dataset": self.dataset,
             "base_model": self.base_model,
             "record": self.document(record),
             "engine": "local",
-        }
-        return self.event("run.dispatching", **{**data, **changes})
+        } | changes
+        if "permit_digest" not in data:
+            data["permit_digest"] = self.document(self.permit(data))
+        return self.event("run.dispatching", **data)
 
     def finished(self, **changes):
         data = {

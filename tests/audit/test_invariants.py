@@ -113,8 +113,7 @@ class TestDispatch:
             world.dispatching(),
             world.decided("allow", "2"),
         ]
-        permit = self.another_permit(world, ids)
-        permit.pop(same)
+        permit = self.another_permit(world, ids) | {same: events[2].data[same]}
         second = world.dispatching("2", run=ids("run", 2), **permit)
         assert rules(*events, second) == [(3, "decision-after-end"), (4, "permit-once")]
 
@@ -379,7 +378,10 @@ class TestModels:
         other = world.modelled(artefacts=world.document("bytes that nobody trained"))
         assert rules(*trained, other) == [(4, "model-binds-artefacts")]
         trained[-1] = world.finished(artefacts=None)
-        assert rules(*trained, world.modelled()) == [(4, "model-binds-artefacts")]
+        assert rules(*trained, world.modelled()) == [
+            (3, "finish-binds-report"),
+            (4, "model-binds-artefacts"),
+        ]
 
     def test_two_models_of_one_run(self, world, rules, ids, trained):
         for second in (world.modelled(ids("mv", 2)), world.modelled()):

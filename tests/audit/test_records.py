@@ -1,6 +1,7 @@
 """A record that contradicts its entry, and a decision used outside its time: each has a name."""
 
 import json
+from datetime import datetime
 
 import pytest
 
@@ -159,7 +160,10 @@ class TestTimes:
     )
     def test_a_decision_is_used_while_it_is_valid(self, world, rules, change, at, expected):
         submitted, made, dispatching = decided(world)
-        assert rules(submitted, made, change(dispatching, at=at)) == expected
+        issued = int(datetime.fromisoformat(at).timestamp())
+        permit = world.permit(dispatching.data, iat=issued, exp=issued + 60)
+        data = {**dispatching.data, "permit_digest": world.document(permit)}
+        assert rules(submitted, made, change(dispatching, at=at, data=data)) == expected
 
     def test_a_deployment_is_activated_while_its_decision_is_valid(self, world, told, change):
         *before, activated = world.story()

@@ -1,6 +1,7 @@
 """Each way a signed log can pretend that somebody was excused, and the rule that names it."""
 
 import json
+from datetime import datetime
 
 import pytest
 
@@ -23,13 +24,13 @@ def rules(world, told):
     return read
 
 
-def excused(world, *, record=None, without=(), extra=()):
+def excused(world, *, record=None, without=(), extra=(), document=None):
     """A job denied, waived by two officers, decided again and run; without some of it."""
     record = world.waived_record() if record is None else record
     steps = {
         "submitted": world.submitted(),
         "denied": world.decided("deny", world.recorded("deny")),
-        "requested": world.waiver_requested(),
+        "requested": world.waiver_requested(document=document),
         "first": world.waiver_approved(),
         "second": world.waiver_approved(world.second),
     }
@@ -45,7 +46,11 @@ def excused(world, *, record=None, without=(), extra=()):
 def denied(world, actor=None, **named):
     """A job that was denied, by a policy or by reference data with the digests given."""
     record = world.recorded("deny", **named)
-    return [world.submitted(actor=actor), world.decided("deny", record, **named)]
+    job = world.job_text(submitted_by=actor or world.submitter)
+    return [
+        world.submitted(actor, document=world.document(job)),
+        world.decided("deny", record, **named),
+    ]
 
 
 def test_a_waiver_of_two_officers_breaks_no_rule(world, rules):
@@ -128,7 +133,10 @@ class TestUse:
     )
     def test_it_had_ended_before_the_dispatch(self, world, rules, change, at, expected):
         *before, dispatching = excused(world)
-        assert rules(*before, change(dispatching, at=at)) == expected
+        issued = int(datetime.fromisoformat(at).timestamp())
+        permit = world.permit(dispatching.data, iat=issued, exp=issued + 60)
+        data = {**dispatching.data, "permit_digest": world.document(permit)}
+        assert rules(*before, change(dispatching, at=at, data=data)) == expected
 
     def test_a_later_decision_without_it_may_be_used(self, world, rules):
         *before, _ = excused(world)
@@ -166,13 +174,15 @@ class TestBinding:
 
     def test_the_waiver_of_another_job(self, world, rules, ids, change):
         other = f"job:{ids('job', 2)}"
-        events = excused(world)
+        said = {"subject": other, "record": world.document(world.recorded("deny", subject=other))}
+        events = excused(world, document=said)
         moved = [
             change(event, resource=other) if str(event.action).startswith("waiver.") else event
             for event in events
         ]
         record = world.recorded("deny", subject=other)
-        second = [world.submitted(), world.decided("deny", record)]
+        job = world.document(world.job_text(job=ids("job", 2)))
+        second = [world.submitted(document=job), world.decided("deny", record)]
         found = rules(*(change(event, resource=other) for event in second), *moved)
         assert found == [(7, "waived-binds-subject"), (7, "waived-needs-waiver")]
 
@@ -207,13 +217,16 @@ class TestBinding:
 
 class TestSigning:
     def test_the_requester_approves_it(self, world, rules):
-        request = world.waiver_requested(world.officer)
-        events = [*denied(world), request, world.waiver_approved(world.officer)]
+        events = [
+            *denied(world),
+            world.waiver_requested(world.officer),
+            world.waiver_approved(world.officer),
+        ]
         assert rules(*events) == [(3, "waiver-four-eyes")]
 
     def test_the_submitter_approves_it(self, world, rules):
-        request = world.waiver_requested(world.second)
-        events = [*denied(world, actor=world.officer), request, world.waiver_approved()]
+        before = denied(world, actor=world.officer)
+        events = [*before, world.waiver_requested(world.second), world.waiver_approved()]
         assert rules(*events) == [(3, "waiver-four-eyes")]
 
     @pytest.mark.parametrize("kind", ["service", "model"])
@@ -288,8 +301,8 @@ class TestTerms:
         ],
     )
     def test_longer_than_the_reference_data_allow(self, world, rules, expires_at, expected):
-        asked = world.waiver_requested(expires_at=expires_at)
-        assert rules(*denied(world), asked) == expected
+        events = [*denied(world), world.waiver_requested(expires_at=expires_at)]
+        assert rules(*events) == expected
 
     @pytest.mark.parametrize(
         ("thresholds", "expected"),

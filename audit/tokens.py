@@ -1,7 +1,8 @@
 """What a permit says, read without its key: for exports, and for auditors who have no key.
 
 Nothing is verified here. The trainer checks the signature before it runs (`trainer.permit`); an
-auditor checks that the digest in the log is this token's and that it says what the log says.
+auditor checks that the digest in the log is this token's and that it says what the log says
+(`audit.documents`).
 """
 
 import base64
