@@ -6,40 +6,20 @@ later certificate covers as well does not end for anybody.
 """
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
-from sqlmodel import Session, col, select
+from sqlmodel import Session
 
-from policies.decision import Decision
 from policies.reference import Reference, Row
-from service.archive import load
-from service.lifecycle import DeploymentState, JobState
-from service.tables import Deployment, Job, StoredDecision
+from service.dated_rows import turning
+from service.resting import Resting, Work, live
 
 log = structlog.get_logger(__name__)
 THRESHOLD = "certificate_warning_days"
-LIVE_JOBS = (
-    *(JobState.AWAITING_APPROVAL, JobState.APPROVED, JobState.DISPATCHING),
-    *(JobState.RUNNING, JobState.CANCELLING),
-)
-LIVE_DEPLOYMENTS = (
-    DeploymentState.AWAITING_APPROVAL,
-    DeploymentState.APPROVED,
-    DeploymentState.ACTIVE,
-)
 _Place = tuple[str, str, str, str]
-
-
-@dataclass(frozen=True)
-class Resting:
-    """A job or a deployment that needs a certificate."""
-
-    subject: str
-    team: str
-    state: str
 
 
 @dataclass(frozen=True)
@@ -63,10 +43,7 @@ class Expiring:
             "regions": list(self.regions),
             "valid_until": self.valid_until,
             "days_left": self.days_left,
-            "resting": [
-                {"subject": one.subject, "team": one.team, "state": one.state}
-                for one in self.resting
-            ],
+            "resting": [one.to_json() for one in self.resting],
         }
 
 
@@ -77,20 +54,20 @@ def warning_days(reference: Reference) -> int | None:
 
 
 def expiring(
-    session: Session, reference: Reference, *, today: dt.date, within: int | None
+    work: Sequence[Work], reference: Reference, *, today: dt.date, within: int | None
 ) -> list[Expiring]:
     """List the certificates that end within some days, soonest first.
 
     Ended ones are listed as long as something rests on them.
 
     Args:
-        session: where jobs and deployments are.
+        work: all that is live.
         reference: in force now.
         today: the day to count from.
         within: days from today, that day included; None is without end.
     """
     ending = [row for row in reference.rows("certificates") if _ends(row, today, within)]
-    needed = _needed(session) if ending else {}
+    needed = _needed(work) if ending else {}
     found = []
     for row in ending:
         regions = tuple(r for r in row["regions"] if not _is_renewed(reference, row, r))
@@ -134,47 +111,23 @@ def _is_renewed(reference: Reference, row: Row, region: str) -> bool:
     )
 
 
-def _needed(session: Session) -> dict[_Place, list[Resting]]:
+def _needed(work: Sequence[Work]) -> dict[_Place, list[Resting]]:
     """Say for each place which live work needs a certificate of which scheme there."""
     found: dict[_Place, list[Resting]] = {}
-    for row, decision in _live(session):
-        one = Resting(row.entity, row.team, row.state)
-        record = Decision.from_record(load(session, decision.record_digest)).document
-        for place in set(_places(record["facts"], record["derived"])):
-            found.setdefault(place, []).append(one)
+    for one in work:
+        for place in set(_places(one)):
+            found.setdefault(place, []).append(one.resting)
     return found
 
 
-def _live(session: Session) -> Iterator[tuple[Job | Deployment, StoredDecision]]:
-    yield from session.exec(
-        select(Job, StoredDecision)
-        .join(StoredDecision, col(StoredDecision.id) == col(Job.decision_id))
-        .where(col(Job.state).in_(LIVE_JOBS))
-    )
-    yield from session.exec(
-        select(Deployment, StoredDecision)
-        .join(StoredDecision, col(StoredDecision.id) == col(Deployment.decision_id))
-        .where(col(Deployment.state).in_(LIVE_DEPLOYMENTS))
-    )
-
-
-def _places(facts: Any, derived: Mapping[str, Any]) -> Iterator[_Place]:
+def _places(work: Work) -> Iterator[_Place]:
     """Yield (scheme, provider, service, region) of each place with facts of a certificate."""
-    if not isinstance(facts, Mapping):
-        return
-    pairs = [
-        (facts.get("compute"), derived.get("compute")),
-        (facts.get("deploy"), derived.get("serving")),
-        *zip(facts.get("datasets") or (), derived.get("datasets") or (), strict=False),
-        *zip(facts.get("storage") or (), derived.get("storage") or (), strict=False),
-    ]
-    for at, known in pairs:
-        if isinstance(at, Mapping) and isinstance(known, Mapping):
-            provider, service, region = (at.get(n) for n in ("provider", "service", "region"))
-            for scheme, state in known.items():
-                needs_one = isinstance(state, Mapping) and state.get("status") != "exempt"
-                if needs_one and provider and service and region:
-                    yield scheme, provider, service, region
+    for at, known in work.places():
+        provider, service, region = (at.get(n) for n in ("provider", "service", "region"))
+        for scheme, state in known.items():
+            needs_one = isinstance(state, Mapping) and state.get("status") != "exempt"
+            if needs_one and provider and service and region:
+                yield scheme, provider, service, region
 
 
 class DailyWarning:
@@ -184,10 +137,22 @@ class DailyWarning:
         self._last: dt.date | None = None
 
     def say(self, session: Session, reference: Reference, *, today: dt.date) -> None:
-        """Log each certificate that ends soon, unless that was done today."""
+        """Log each certificate and each row of law that turns soon, unless that was done today."""
         if self._last == today:
             return
-        for one in expiring(session, reference, today=today, within=warning_days(reference)):
+        work, within = tuple(live(session)), warning_days(reference)
+        for row in turning(work, reference, today=today, within=within):
+            if row.resting:
+                log.warning(
+                    "reference.turning",
+                    table=row.table,
+                    key=row.key,
+                    change=row.change,
+                    on=row.on,
+                    days_left=row.days_left,
+                    resting=[each.subject for each in row.resting],
+                )
+        for one in expiring(work, reference, today=today, within=within):
             log.warning(
                 "certificate.expiring",
                 scheme=one.scheme,

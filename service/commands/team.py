@@ -330,7 +330,7 @@ def _reference(subparsers: Subparsers) -> None:
     parser = remote(
         commands,
         "expiring",
-        "list certificates that end soon, with the jobs and deployments that rest on them",
+        "list certificates and rows of law that turn soon, with the work that rests on them",
         handler="expiring:expiring",
         examples="placet reference expiring\nplacet reference expiring --within 90 --json",
     )

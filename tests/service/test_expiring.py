@@ -9,7 +9,9 @@ from loopback import answering
 
 from policies.reference import Reference
 from service import cli
+from service.dated_rows import turning
 from service.expiring import DailyWarning, _places, expiring, warning_days
+from service.resting import Resting, Work
 
 TODAY = dt.date(2026, 11, 30)
 HEALTH = {"categories": ["health.fr.hds", "synthetic"], "data_subject_countries": ["FR"]}
@@ -40,6 +42,10 @@ def certificate(until, **changes):
 
 def with_rows(reference, rows, **tables):
     return Reference({**reference.tables, "certificates": tuple(rows), **tables}, reference.site)
+
+
+def work(facts, derived, decided_on="2026-11-30", name="job:one"):
+    return Work(Resting(name, "compliance", "running"), facts, derived, decided_on)
 
 
 def certified(world, *rows):
@@ -87,8 +93,7 @@ def test_the_house_policy_is_a_row_and_no_constant(world):
 )
 def test_the_last_day_counts_as_valid(world, until, within, days):
     reference = with_rows(world.in_force.reference, [certificate(until)])
-    with world.wired.transactions.read() as session:
-        found = expiring(session, reference, today=TODAY, within=within)
+    found = expiring((), reference, today=TODAY, within=within)
 
     assert [one.days_left for one in found] == ([] if days is None else [days])
 
@@ -106,8 +111,7 @@ def test_the_last_day_counts_as_valid(world, until, within, days):
 def test_a_renewed_certificate_does_not_end(world, other, regions):
     rows = [certificate("2026-12-10"), certificate("2027-12-10", **other)]
     reference = with_rows(world.in_force.reference, rows)
-    with world.wired.transactions.read() as session:
-        found = expiring(session, reference, today=TODAY, within=30)
+    found = expiring((), reference, today=TODAY, within=30)
 
     assert [list(one.regions) for one in found] == ([regions] if regions else [])
 
@@ -154,8 +158,8 @@ def test_only_places_that_need_a_certificate_count():
     valid, exempt = {"hds": {"status": "valid"}}, {"hds": {"status": "exempt"}}
     derived = {"compute": exempt, "datasets": [{"country": "FR"}, valid], "storage": [valid]}
 
-    assert list(_places(facts, derived)) == [("hds", "own-site", "local", "site")]
-    assert list(_places(None, {})) == []
+    assert list(_places(work(facts, derived))) == [("hds", "own-site", "local", "site")]
+    assert list(_places(work(None, {}))) == []
 
 
 @pytest.mark.parametrize("within", ["-1", "x", "4000", "1.5"])
@@ -213,5 +217,155 @@ def test_the_command_lists_them(world, capfd, monkeypatch):
     assert [status for status, _ in said] == [0, 0, 0, 2]
     assert "2026-12-10  in 10 days  hds  own-site / local / site" in said[0][1]
     assert f"job:{job['id']}  compliance" in said[0][1]
-    assert said[1][1] == "no certificate ends within 5 days\n"
+    assert said[1][1] == "nothing ends within 5 days\n"
     assert json.loads(said[2][1])["items"][0]["days_left"] == 10
+
+
+# Rows of law
+
+
+def in_country(country, provider="own-site", **derived):
+    place = {"provider": provider, "service": "local", "region": "site"}
+    return work({"compute": place}, {"compute": {"country": country, **derived}})
+
+
+def law(reference, table, *rows):
+    return Reference({**reference.tables, table: tuple(rows)}, reference.site)
+
+
+def row_of(reference, table, **changes):
+    return {**reference.rows(table)[0], **changes}
+
+
+def turned(found):
+    return [(one.table, one.key, one.change, one.on, one.days_left) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("until", "within", "days"),
+    [
+        ("2026-12-29", 30, 29),
+        ("2026-12-31", 30, None),
+        ("2026-11-30", 0, 0),
+        ("2026-11-29", 30, None),
+        (None, None, None),
+    ],
+)
+def test_a_country_decision_that_ends_is_listed_up_to_its_last_day(world, until, within, days):
+    now = world.in_force.reference
+    reference = law(now, "adequacy", row_of(now, "adequacy", country="GB", until=until))
+
+    found = turning((), reference, today=TODAY, within=within)
+
+    wanted = [("adequacy", "GB", "ends", until, days)]
+    assert turned(found) == ([] if days is None else wanted)
+
+
+@pytest.mark.parametrize(
+    ("later", "is_listed"),
+    [
+        ({"scope": "general"}, False),
+        ({"scope": "conditional"}, True),
+        ({"scope": "general", "from": "2026-12-22"}, True),
+        ({"scope": "general", "country": "JP"}, True),
+    ],
+)
+def test_a_country_decision_that_a_later_one_continues_does_not_end(world, later, is_listed):
+    now = world.in_force.reference
+    old = row_of(now, "adequacy", country="GB", scope="general", until="2026-12-20")
+    new = {**old, "from": "2026-12-21", "until": None, **later}
+    reference = law(now, "adequacy", old, new)
+
+    assert bool(turning((), reference, today=TODAY, within=30)) is is_listed
+
+
+def test_work_rests_on_a_country_by_its_places_and_by_the_law_that_reaches_its_provider(world):
+    now = world.in_force.reference
+    reference = law(now, "adequacy", row_of(now, "adequacy", country="FR", until="2026-12-20"))
+    there, elsewhere = in_country("FR"), in_country("DE", provider="nobody")
+    owned = in_country("DE", law_reach="general")  # the own site's owner has its seat in France
+    lost = in_country("DE", law_reach="none")
+
+    for one, is_resting in ((there, 1), (elsewhere, 0), (owned, 1), (lost, 0)):
+        (found,) = turning((one,), reference, today=TODAY, within=30)
+        assert len(found.resting) == is_resting
+
+
+def test_a_country_that_leaves_a_set_takes_its_places_along(world):
+    now = world.in_force.reference
+    old = row_of(now, "country_sets", set="eea", members=["DE", "FR"], until="2026-12-20")
+    new = {**old, "members": ["DE"], "from": "2026-12-21", "until": None}
+    reference = law(now, "country_sets", old, new)
+
+    found = turning((in_country("FR"), in_country("DE")), reference, today=TODAY, within=30)
+
+    assert turned(found) == [("country_sets", "eea", "ends", "2026-12-20", 20)]
+    assert len(found[0].resting) == 1
+    whole = law(now, "country_sets", old, {**new, "members": ["DE", "FR", "NO"]})
+    assert turning((in_country("FR"),), whole, today=TODAY, within=30) == []
+
+
+def test_a_use_is_listed_when_work_declared_it_before_the_law_binds(world):
+    def declared(decided_on):
+        purpose = {"prohibited_practices": ["art5.1.ba"], "high_risk_areas": ["annex3.5.b"]}
+        return work({"purpose": purpose}, {}, decided_on)
+
+    reference = world.in_force.reference
+
+    def found(decided_on, today, within=30):
+        day = dt.date.fromisoformat(today)
+        return turned(turning((declared(decided_on),), reference, today=day, within=within))
+
+    soon = ("uses", "art5.1.ba", "starts", "2026-12-02")
+    assert found("2026-11-30", "2026-11-30") == [(*soon, 2)]
+    assert found("2026-12-01", "2026-12-05") == [(*soon, -3)]
+    assert found("2026-12-02", "2026-12-05") == []
+    assert found("2026-11-30", "2027-11-10")[-1][1:] == ("annex3.5.b", "starts", "2027-12-02", 22)
+    assert turning((), reference, today=TODAY, within=30) == []
+
+
+def test_facts_that_broke_their_contract_rest_on_nothing(world):
+    now = world.in_force.reference
+    reference = law(now, "adequacy", row_of(now, "adequacy", country="GB", until="2026-12-20"))
+    (found,) = turning((work(None, {}), work("x", {})), reference, today=TODAY, within=30)
+    assert found.resting == ()
+
+
+def test_each_team_sees_its_own_work_that_rests_on_a_row_and_the_worker_warns(world, operator_log):
+    now = world.in_force.reference
+    ending = row_of(now, "adequacy", country="FR", until="2026-12-20")
+    quiet = row_of(now, "adequacy", country="GB", until="2026-12-21")
+    world.restart(reference=law(now, "adequacy", ending, quiet))
+    job = world.submit(purpose__high_risk_areas=["annex3.5.b"])
+    world.clock.advance(days=1)
+
+    shown = {who: listed(world, who)["rows"] for who in ("ada", "eve")}
+    world.worker.work()
+
+    assert [row["key"] for row in shown["ada"]] == ["FR", "GB"]
+    assert [one["subject"] for one in shown["ada"][0]["resting"]] == [f"job:{job['id']}"]
+    assert [row["resting"] for row in shown["eve"]] == [[], []]
+    assert [row["days_left"] for row in shown["ada"]] == [19, 20]
+    of_mine = [row["key"] for row in listed(world, "ada", "?within=400")["rows"]]
+    of_others = [row["key"] for row in listed(world, "eve", "?within=400")["rows"]]
+    assert "annex3.5.b" in of_mine
+    assert "annex3.5.b" not in of_others
+    (warned,) = [line for line in operator_log if line["event"] == "reference.turning"]
+    assert (warned["key"], warned["resting"]) == ("FR", [f"job:{job['id']}"])
+
+
+def test_the_command_lists_rows_of_law(world, capfd, monkeypatch):
+    now = world.in_force.reference
+    ending = row_of(now, "adequacy", country="FR", until="2026-12-20")
+    world.restart(reference=law(now, "adequacy", ending))
+    job = world.submit()
+    monkeypatch.setattr(os, "umask", lambda mask: mask)
+    monkeypatch.setenv("PLACET_TOKEN", world.tokens["vera"])
+    with answering(world.app) as url:
+        monkeypatch.setenv("PLACET_URL", url)
+        capfd.readouterr()
+        status, said = cli.main(["reference", "expiring"]), capfd.readouterr().out
+
+    assert status == 0
+    assert said.startswith("2026-12-20  in 20 days  adequacy  FR  ends\n")
+    assert f"job:{job['id']}  compliance" in said
