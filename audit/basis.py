@@ -99,6 +99,19 @@ class Basis:
         if event.actor.kind != "human" or not self._consent.has_role(person, _OFFICER):
             self._violate(rule, f"{person} was no officer")
 
+    def check(self, move: str, subject: Subject) -> None:
+        """Check that what the latest decision rests on is still in force when it is used."""
+        latest = self._consent.latest(subject)
+        if latest is None:  # consent names that
+            return
+        for name, used, known in (
+            ("policy", latest.policy, self._policy),
+            ("reference", latest.reference, self._reference),
+        ):
+            if used != known:
+                detail = f"{':'.join(subject)} was decided by {used}, {known} is in force"
+                self._violate(f"{move}-under-{name}", detail)
+
     def decide(self, event: Event, subject: Subject) -> None:
         """Take in gate.decided: by the policy, the rows and the shadow that are in force."""
         shadow = cast("Mapping[str, object] | None", event.data.get("shadow"))

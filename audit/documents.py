@@ -4,7 +4,7 @@ A part of level L6; `audit.invariants` lists the rules. Each entry that makes on
 by digest; here the document must be about the same thing, by the same person, with the same bytes.
 
     job         {"format": "placet.job/1", "job", "submitted_by", "spec", "dataset_manifest",
-                 "base_model_files", "request": {"team", …}}
+                 "base_model_files", "request": {"team", "compute": {"provider", …}, …}}
     deployment  {"format": "placet.deployment/1", "deployment", "requested_by", "artefacts",
                  "request": {"model_version", …}}
     waiver      {"format": "placet.waiver-request/1", "waiver", "subject", "requester", "record",
@@ -40,6 +40,7 @@ class Documents:
         self._enclosed = enclosed
         self._contents: dict[tuple[str, JsonValue], JsonValue] = {}
         self._models: dict[JsonValue, JsonValue] = {}
+        self._engines: dict[str, JsonValue] = {}
         self._dispatched: dict[JsonValue, Mapping[str, JsonValue]] = {}
 
     def register(self, event: Event, subject: Subject) -> None:
@@ -63,7 +64,11 @@ class Documents:
                 data, {"dataset_manifest": "dataset", "base_model_files": "base_model"}
             ),
         }
-        self._request(event, "placet.job/1", expected, {"team": data["team"]})
+        asked = self._request(event, "placet.job/1", expected, {"team": data["team"]})
+        if asked is not None:
+            place = asked.get("compute")
+            engine = place.get("provider") if isinstance(place, dict) else None
+            self._engines.setdefault(subject[1], engine)
 
     def request(self, event: Event, subject: Subject) -> None:
         """Take in deployment.requested."""
@@ -90,6 +95,10 @@ class Documents:
         """Take in run.dispatching: the permit gives the right that the entry names, then."""
         data = event.data
         self._dispatched.setdefault(data["run"], data)
+        engine = self._engines.get(subject[1], data["engine"])
+        if engine != data["engine"]:
+            detail = f"{data['run']} on {data['engine']}, but {engine} was asked for"
+            self._violate("dispatch-binds-engine", detail)
         token = self._enclosed.body(str(data["permit_digest"]))
         if token is None:
             return
@@ -140,11 +149,18 @@ class Documents:
         found = {name: self._contents.get((kind, data[kind])) for name, kind in names.items()}
         return {name: content for name, content in found.items() if content is not None}
 
-    def _request(self, event: Event, form: str, expected: Members, asked: Members) -> None:
+    def _request(
+        self, event: Event, form: str, expected: Members, asked: Members
+    ) -> Members | None:
+        """Hold the document of a request; return what it asks for when it can be read."""
         rule, name = "request-binds-document", event.data["document"]
         document = self._hold(rule, name, form, expected)
-        if document is not None and (wrong := differing(asked, document.get("request"))):
+        if document is None:
+            return None
+        request = document.get("request")
+        if wrong := differing(asked, request):
             self._violate(rule, f"{name} says another {', '.join(wrong)}")
+        return request if isinstance(request, dict) else None
 
     def _hold(self, rule: str, name: JsonValue, form: str, expected: Members) -> Members | None:
         """Return a document that is named and enclosed and can be read, whatever it says."""

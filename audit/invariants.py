@@ -64,6 +64,9 @@ What is in force (`audit.basis`, `audit.signers`, `audit.tables`)
     decision-under-policy       gate.decided: by the policy that was last put in force before
     decision-under-reference    … and by the reference data that was last recorded before
     decision-under-shadow       … and beside the policy that is tried in the shadow, if there is one
+    dispatch-under-policy, dispatch-under-reference,
+    activation-under-policy, activation-under-reference
+                                run.dispatching, deployment.activated: both are still in force
     policy-needs-bundle         policy.activated without a bundle: number 0, and before any bundle
     policy-ships-by-service     … by the service
     policy-number-grows         … with one: its number is greater than that in force
@@ -96,6 +99,7 @@ Running (`audit.consent`, `audit.documents`, `audit.lineage`)
     dispatch-uses-decision-once … and was not dispatched under before
     dispatch-binds-bytes        document, spec, data set and base model are those of job.submitted
     dispatch-binds-permit       … and its permit gives this run the right to these, then
+    dispatch-binds-engine       … on the engine that the job's document asks for
     permit-once                 one run.dispatching for each permit, by its id and by its digest
     dispatch-once               one run.dispatching for each run
     run-needs-dispatch          run.started, .observed, .finished: the run was dispatched before
@@ -181,7 +185,7 @@ class Invariants:
         self._lineage = lineage = Lineage(self._violate)
         self._waivers = waivers = Waivers(self._violate, consent, enclosed)
         documents = Documents(self._violate, consent, enclosed)
-        basis = Basis(self._violate, consent, enclosed, self.signatures)
+        self._basis = basis = Basis(self._violate, consent, enclosed, self.signatures)
         self._handlers: dict[EventKind, tuple[Callable[[Event, Subject], object], ...]] = {
             EventKind.PRINCIPAL_CREATED: (consent.admit,),
             EventKind.DATASET_REGISTERED: (lineage.register, documents.register),
@@ -245,12 +249,14 @@ class Invariants:
         self._consent.check("dispatch", subject, str(event.data["record"]))
         self._records.check("dispatch", event, subject)
         self._waivers.check("dispatch", event, subject)
+        self._basis.check("dispatch", subject)
 
     def _check_activation(self, event: Event, subject: Subject) -> None:
         self._consent.check("activation", subject, str(event.data["record"]))
         self._records.check("activation", event, subject)
         self._waivers.check("activation", event, subject)
         self._waivers.check_trained(event, subject)
+        self._basis.check("activation", subject)
 
     def _violate(self, rule: str, detail: str) -> None:
         self.num_violations += 1

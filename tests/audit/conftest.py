@@ -108,7 +108,7 @@ class World:
             "spec": digest(b"spec"),
             "dataset_manifest": digest(b"manifest"),
             "base_model_files": digest(b"files"),
-            "request": {"team": "radiology"},
+            "request": {"team": "radiology", "compute": {"provider": "local"}},
         }
         return spelt(job | changes)
 

@@ -66,6 +66,23 @@ def test_the_policy_before_the_last_one(world, rules):
     ]
 
 
+def test_a_decision_by_a_policy_that_was_left_is_not_used(world, rules):
+    before = [world.submitted(), world.decided(), signed(world, 1)]
+    assert rules(*before, world.dispatching()) == [(3, "dispatch-under-policy")]
+
+
+def test_a_decision_by_rows_that_were_left_is_not_used(world, rules):
+    before = [world.submitted(), world.decided(), world.referenced("other rows")]
+    assert rules(*before, world.dispatching()) == [(3, "dispatch-under-reference")]
+
+
+@pytest.mark.parametrize("which", ["policy", "reference"])
+def test_a_deployment_is_not_activated_by_what_was_left(world, rules, which):
+    act = signed(world, 1) if which == "policy" else world.referenced("other rows")
+    *before, activated = world.story()
+    assert rules(act, activated, before=before) == [(1, f"activation-under-{which}")]
+
+
 def test_a_new_policy_decides_from_its_entry_on(world, rules):
     decided = world.decided(policy=world.document("other policy"))
     assert rules(world.submitted(), world.decided(), signed(world, 1), decided) == []

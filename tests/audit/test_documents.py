@@ -77,6 +77,22 @@ class TestRequests:
         assert (invariants.violations, invariants.missing) == ([], {event.data["document"]})
 
 
+class TestEngines:
+    def test_a_job_runs_where_it_asked_to_run(self, world, rules):
+        events, record = allowed(world)
+        elsewhere = world.dispatching(record, engine="another-cloud")
+        assert rules(*events, elsewhere) == ["dispatch-binds-engine"]
+
+    @pytest.mark.parametrize("asked", [{}, {"compute": None}, {"compute": {}}])
+    def test_a_job_that_does_not_say_where_runs_nowhere(self, world, rules, asked):
+        document = world.document(world.job_text(request={"team": "radiology", **asked}))
+        record = world.recorded()
+        events = [world.submitted(document=document), world.decided(record=record)]
+        assert "dispatch-binds-engine" in rules(
+            *events, world.dispatching(record, document=document)
+        )
+
+
 class TestPermits:
     def dispatched(self, world, **claims):
         events, record = allowed(world)

@@ -412,7 +412,11 @@ class TestFacts:
     def test_an_entry_that_names_what_was_not_in_force(self, operator, broken, member):
         data, name = self.another(operator, member)
         data[member] = name
-        assert broken() == {f"decision-under-{member}", "decision-binds-record"}
+        assert broken() == {
+            f"decision-under-{member}",
+            f"dispatch-under-{member}",
+            "decision-binds-record",
+        }
 
     @pytest.mark.parametrize("member", ["policy", "reference"])
     def test_a_log_that_puts_in_force_what_no_record_names(self, operator, broken, member):
@@ -427,7 +431,8 @@ class TestFacts:
     def test_a_log_that_leaves_out_what_is_in_force(self, operator, broken, member):
         act = {"policy": "policy.activated", "reference": "reference.recorded"}[member]
         operator.entries.remove(operator.find(act))
-        assert broken() == {f"decision-under-{member}"}
+        moves = ("decision", "dispatch", "activation")
+        assert broken() == {f"{move}-under-{member}" for move in moves}
 
     def test_an_entry_with_another_verdict(self, operator, broken):
         data = operator.find("gate.decided", "train")["data"]
