@@ -87,7 +87,8 @@ def _grounds(decision: Decision, found: list[Explanation], language: str) -> Ite
 def _seen(ones: list[Explanation], language: str) -> Iterator[str]:
     unknown = [one["fact"] for one in ones if one["outcome"] == "unknown" and one["fact"]]
     if unknown:
-        yield phrase("not_known", language, {"facts": "; ".join(dict.fromkeys(unknown))})
+        between = "\u00a0; " if language == "fr" else "; "
+        yield phrase("not_known", language, {"facts": between.join(dict.fromkeys(unknown))})
     yield from (one["message"] for one in ones if not (one["outcome"] == "unknown" and one["fact"]))
 
 

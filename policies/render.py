@@ -200,10 +200,20 @@ def fill_in(
     """
 
     def said(match: re.Match[str]) -> str:
-        place = fill(match.group(1), pointer)
-        return written(pattern_of(place), get(seen, place), *reader)
+        before, name = match.groups()
+        place = fill(name, pointer)
+        text = written(pattern_of(place), get(seen, place), *reader)
+        if before is None:
+            return text
+        is_elided = reader[0] == "fr" and _VOWEL.match(text) is not None
+        return f"{before}'{text}" if is_elided else f"{before}e {text}"
 
-    return PLACEHOLDER.sub(said, template)
+    return _HOLE.sub(said, template)
+
+
+# French drops the vowel of `de` and `que` before another one: `d'OVHcloud`.
+_HOLE = re.compile(rf"(?:\b([Dd]|[Qq]u)e )?{PLACEHOLDER.pattern}")
+_VOWEL = re.compile(r"[aeiouâàéèêëîïôûù]", re.IGNORECASE)
 
 
 def text_of(value: Any) -> str:

@@ -173,7 +173,9 @@ def law(ref: str, language: str) -> str:
 
 def day(text: str, language: str) -> str:
     """Write the day of `YYYY-MM-DD…` in full."""
-    written = str(format_date(dt.date.fromisoformat(text[:10]), "long", locale=language))
+    # A letter in English goes to readers in Europe: 1 December 2026.
+    place = "en_GB" if language == "en" else language
+    written = str(format_date(dt.date.fromisoformat(text[:10]), "long", locale=place))
     return re.sub(r"^1 ", "1er ", written) if language == "fr" else written  # CLDR has no ordinal
 
 

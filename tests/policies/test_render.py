@@ -220,3 +220,18 @@ def test_the_renderer_only_looks_pointers_up():
     assert (
         fill_in("{/a/b} {/x} {a} {/a/b.upper}", "", seen) == "{/c} {0} %s unknown {a} {/a/b.upper}"
     )
+
+
+@pytest.mark.parametrize(
+    ("language", "name", "text"),
+    [
+        ("fr", "ovhcloud", "le service d'ovhcloud, et qu'ovhcloud"),
+        ("fr", "Élan", "le service d'Élan, et qu'Élan"),
+        ("fr", "hetzner", "le service de hetzner, et que hetzner"),
+        ("es", "ovhcloud", "le service de ovhcloud, et que ovhcloud"),
+    ],
+)
+def test_french_drops_a_vowel_before_another(language, name, text):
+    seen = {"job": {"id": name}}
+
+    assert fill_in("le service de {/job/id}, et que {/job/id}", "", seen, (language, None)) == text

@@ -153,7 +153,7 @@ def test_laws_and_dates_are_cited_as_the_language_does():
     assert provision("annex1.a", "en") == "Annex I, a"
     assert provision("anything", "en") == "anything"
     assert day("2026-12-01", "fr") == "1er décembre 2026"
-    assert day("2026-12-01", "en") == "December 1, 2026"
+    assert day("2026-12-01", "en") == "1 December 2026"
     assert moment("2026-12-01T09:05:00Z", "de") == "1. Dezember 2026 um 09:05 Uhr (UTC)"
 
 
