@@ -225,7 +225,10 @@ def _manifest(document: Any) -> Manifest:
 
 
 def _check_days(created: Any, effective: Any) -> None:
-    wanted = "bundle: `created` is YYYY-MM-DDThh:mm:ssZ and `effective` is YYYY-MM-DD"
+    wanted = (
+        "bundle: expected `created` as YYYY-MM-DDThh:mm:ssZ and `effective` as YYYY-MM-DD,"
+        f" got {created!a} and {effective!a}"
+    )
     if not isinstance(effective, str) or _DAY.fullmatch(effective) is None:
         raise BundleError(wanted)
     try:

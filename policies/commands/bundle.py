@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from policies.bundle import Bundle, BundleError, build
+from policies.commands.grammar import reason
 from policies.rule import RuleError
 
 _REFUSED = (BundleError, RuleError, OSError)
@@ -75,14 +76,16 @@ def _build(options: argparse.Namespace) -> int:
 def _inspect(options: argparse.Namespace) -> int:
     try:
         bundle = Bundle.from_bytes(options.file.read_bytes())
-    except _REFUSED as cause:
+    except BundleError as cause:
+        return _refused(BundleError(f"`{options.file}` is no bundle of packs: {cause}"))
+    except OSError as cause:
         return _refused(cause)
     _show(bundle, as_json=options.json)
     return 0
 
 
 def _refused(cause: Exception) -> int:
-    sys.stderr.write(f"placet policy: {cause}\n")
+    sys.stderr.write(f"placet policy: {reason(cause)}\n")
     return 2
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from policies.commands.cost_text import comparison_lines, estimate_lines, unverified_lines
+from policies.commands.grammar import reason
 from policies.cost import CostError, own_rows, set_value
 from policies.load import REFERENCE, load_reference
 from policies.quote import comparison_document, estimate_document
@@ -114,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         answer, lines = options.answer(options, _reference(options))
     except _REFUSED as cause:
-        sys.stderr.write(f"placet cost: {cause}\n")
+        sys.stderr.write(f"placet cost: {reason(cause)}\n")
         return 2
     if getattr(options, "json", False):
         sys.stdout.write(json.dumps(answer, ensure_ascii=False, indent=1) + "\n")

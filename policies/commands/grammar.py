@@ -42,8 +42,15 @@ def guarded(run: Run, options: argparse.Namespace) -> int:
     try:
         return run(options)
     except (ValueError, OSError) as cause:
-        sys.stderr.write(f"placet policy: {cause}\n")
+        sys.stderr.write(f"placet policy: {reason(cause)}\n")
         return 2
+
+
+def reason(cause: Exception) -> str:
+    """Say in one line why something is refused; of a file, which one and what is wrong with it."""
+    if isinstance(cause, OSError) and cause.filename is not None:
+        return f"`{cause.filename}`: {str(cause.strerror).lower()}"
+    return str(cause)
 
 
 def packs_of(options: argparse.Namespace) -> tuple[Pack, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from audit.keys import Ed25519Signer, NoteError
 from policies.bundle import Bundle, BundleError
+from policies.commands.grammar import reason
 from service.commands.connection import connected
 from service.commands.deciding import confirm
 from service.commands.errors import CommandError, Status
@@ -105,5 +106,10 @@ def differences(arguments: argparse.Namespace) -> int:
 def _read(arguments: argparse.Namespace) -> Bundle:
     try:
         return Bundle.from_bytes(arguments.file.read_bytes())
-    except (BundleError, OSError) as error:
-        raise CommandError(f"`{arguments.file}`: {error}", Status.USAGE) from error
+    except BundleError as error:
+        raise CommandError(
+            f"`{arguments.file}` is no bundle of packs: {error}; `placet policy build` makes one",
+            Status.USAGE,
+        ) from error
+    except OSError as error:
+        raise CommandError(reason(error), Status.USAGE) from error

@@ -36,3 +36,26 @@ def test_test_runs_the_rules_that_are_named(capsys):
 def test_test_refuses_a_rule_that_is_not_there(capsys):
     assert door.main(["test", "no.such"]) == 2
     assert "there is no rule `no.such`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "no such file or directory"),
+        (b"", "is no bundle of packs"),
+        (b"\xff\x00", "is no bundle of packs"),
+        (b"[]", "is no bundle of packs"),
+    ],
+)
+def test_a_file_that_is_no_bundle_is_refused_by_its_name(tmp_path, capsys, content, says):
+    path = tmp_path / "policy-7.json"
+    if content is not None:
+        path.write_bytes(content)
+
+    assert main(["inspect", str(path)]) == 2
+
+    told = capsys.readouterr().err
+    assert str(path) in told
+    assert says in told
+    assert "Errno" not in told
+    assert told.count("\n") == 1
