@@ -52,7 +52,7 @@ def test_a_file_that_is_no_bundle_is_refused_by_its_name(tmp_path, capsys, conte
     if content is not None:
         path.write_bytes(content)
 
-    assert main(["inspect", str(path)]) == 2
+    assert door.main(["inspect", str(path)]) == 2
 
     told = capsys.readouterr().err
     assert str(path) in told
