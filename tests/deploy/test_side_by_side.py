@@ -170,6 +170,7 @@ def test_the_api_says_that_it_can_work(house):
         "status": "ok",
         "checks": {"database": "ok", "schema": "ok", "log": "ok", "policy": "ok"},
         "rejected": None,
+        "refused_packs": None,
     }
 
 
