@@ -26,6 +26,7 @@ from policies.waiver import Waiver, considered
 _SUBJECT_FORM = re.compile(r"[a-z][a-z_]*:[A-Za-z0-9][A-Za-z0-9._-]{0,127}(@[0-9]{1,9})?\Z")
 # Days are counted from an instant, so the first and the last years of the calendar are left out.
 _YEARS = range(1900, 9000)
+_MINUTES_PER_DAY = 1440
 _DENY = VERDICTS.index("deny")
 _DERIVATION = canonical(VERSION)
 _RECORD = (
@@ -191,9 +192,16 @@ def _valid_until(question: Question) -> str:
     return min(latest, policy.edges[later]) if later < len(policy.edges) else latest
 
 
-@functools.lru_cache(maxsize=4096)
 def _after(now: str, minutes: int) -> str:
+    days, rest = divmod(minutes, _MINUTES_PER_DAY)
+    if rest == 0:  # the usual case: the same time of day
+        return _day_after(now[:10], days) + now[10:]
     return (parse_instant(now) + dt.timedelta(minutes=minutes)).isoformat()[:19] + "Z"
+
+
+@functools.lru_cache(maxsize=256)
+def _day_after(day: str, days: int) -> str:
+    return (dt.date.fromisoformat(day) + dt.timedelta(days=days)).isoformat()
 
 
 @functools.lru_cache(maxsize=256)

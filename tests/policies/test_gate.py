@@ -1,10 +1,11 @@
 """The gate's semantics: three-valued, fail-closed, dated."""
 
+import datetime as dt
 import itertools
 
 import pytest
 
-from policies.decision import VERDICTS
+from policies.decision import VERDICTS, parse_instant
 from policies.evaluator import EvaluationError, PythonEvaluator
 from policies.gate import ask, compile_rule, decide
 from policies.load import policy_of
@@ -292,3 +293,14 @@ def test_a_derived_number_that_no_record_can_hold_is_unknown(reference, base):
     assert [f.missing for f in decision.results] == [("/derived/budget/used_permille",)]
     assert decision.verdict == "deny"
     assert decision.document["derived"]["budget"]["headroom_cents"] == 2 - 2**53
+
+
+@pytest.mark.parametrize("minutes", [60, 90, 1440, 10_080, 10_081])
+@pytest.mark.parametrize("now", ["2026-12-31T23:59:59Z", "2028-02-28T00:00:00Z", NOW])
+def test_a_decision_is_valid_to_the_second(reference, base, now, minutes):
+    policy = Policy((pack(minutes=minutes),), (rule("a", at_most(4)),))
+
+    decision = decide(policy, reference, base("public"), evaluated_at=now, subject="job:j")
+
+    length = parse_instant(decision.valid_until) - parse_instant(now)
+    assert length == dt.timedelta(minutes=minutes)
