@@ -8,6 +8,7 @@ Nothing is asserted but that answers agree; README.md says how to read the table
 import argparse
 import copy
 import gc
+import hashlib
 import json
 import platform
 import random
@@ -37,6 +38,7 @@ from policies.policy import Policy
 
 Row = dict[str, Any]
 ENGINES: tuple[Evaluator, ...] = (RustEvaluator(), PythonEvaluator())
+_NODE = b"\x01" + bytes(64)
 SUBJECT, DAY = "job:job_01@1", "2026-11-30"
 REFERENCE = load_reference(site=CASE_SITE)
 
@@ -187,8 +189,13 @@ def replays(name: str, policy: Policy, work: Sequence[Any], workers: int) -> Row
     }
 
 
+def _probe() -> object:
+    return hashlib.sha256(_NODE).digest()
+
+
 def measured(arguments: argparse.Namespace) -> Iterator[Row]:
     """Take all measurements."""
+    yield timed("probe: SHA-256 of 65 bytes", [_probe] * 100_000, engine="hashlib", rules=0)
     work = list(jobs(arguments.jobs))
     shipped = policy_of(read_packs([PACKS]))
     sizes = (
