@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from audit.bundle import Bundle, open_bundle
 from audit.canonical import is_digest
+from audit.disclosure import MAX_DISCLOSURE_BYTES, Disclosure, DisclosureError
 from audit.keys import ED25519, NoteError, VerifyKey
 from audit.manifest import BundleError
 from audit.note import Checkpoint
@@ -36,6 +37,7 @@ Keys of witnesses count when they are given; each of them must then have cosigne
 With keys of policy signers, two of them must have signed each policy that was put in force; name
 the policy that your release ships, which nobody signs, by its digest with --policy.
 --state remembers the log's size and root, so that the next export can be checked to extend it.
+--disclosed holds a value that you were given against the commitment in its entry.
 
 exit status:
   0 verified   1 tampered   2 malformed or usage   3 trust not established   4 documents missing
@@ -75,6 +77,14 @@ def add_commands(subparsers: "Subparsers") -> argparse.ArgumentParser:
     parser.add_argument(
         "--state", metavar="FILE", type=Path, help="remember the log here, and check it extends"
     )
+    _add_trust(parser)
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(handler=handle_verify)
+    return parser
+
+
+def _add_trust(parser: argparse.ArgumentParser) -> None:
+    """Add what an auditor brings along for the levels that rest on it."""
     parser.add_argument(
         "--policy-signer",
         metavar="KEY",
@@ -92,9 +102,14 @@ def add_commands(subparsers: "Subparsers") -> argparse.ArgumentParser:
         default=[],
         help="a policy that you trust without signatures, as sha256:…; repeat for more",
     )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(handler=handle_verify)
-    return parser
+    parser.add_argument(
+        "--disclosed",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="a value that was disclosed to you, to be held against its entry; repeat for more",
+    )
 
 
 def run_verify(arguments: argparse.Namespace) -> tuple[Report, Bundle | None]:
@@ -111,15 +126,17 @@ def run_verify(arguments: argparse.Namespace) -> tuple[Report, Bundle | None]:
         keys = [VerifyKey.parse(vkey) for vkey in vkeys]
         trusted = _trusted(arguments)
         remembered = load_remembered(arguments.state) if arguments.state else None
+        disclosed = [Disclosure.from_bytes(_head(path)) for path in arguments.disclosed]
         bundle = open_bundle(arguments.bundle)
     except BundleError as cause:
         return malformed(str(cause)), None
-    except (OSError, NoteError, RememberedError, UnicodeDecodeError) as cause:
+    except (OSError, NoteError, RememberedError, DisclosureError, UnicodeDecodeError) as cause:
         raise CommandError(str(cause)) from cause
     try:
-        return examine(bundle, keys, remembered=remembered, trusted=trusted), bundle
+        report = examine(bundle, keys, remembered=remembered, trusted=trusted, disclosed=disclosed)
     except BundleError as cause:
         return malformed(str(cause)), bundle
+    return report, bundle
 
 
 def remember(arguments: argparse.Namespace, report: Report, bundle: Bundle | None) -> None:
@@ -173,6 +190,11 @@ def _trusted(arguments: argparse.Namespace) -> Trusted:
         if not is_digest(name):
             raise CommandError(f"--policy: expected sha256: and 64 digits, got {name[:80]}")
     return Trusted(keys, frozenset(arguments.policy))
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MAX_DISCLOSURE_BYTES + 1)
 
 
 def _read_vkeys(path: Path | None) -> list[str]:

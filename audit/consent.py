@@ -38,6 +38,7 @@ class Consent:
     def __init__(self, violate: Violate) -> None:
         self._violate = violate
         self._roles: dict[str, frozenset[str]] = {}
+        self._gone: set[str] = set()
         self._askers: defaultdict[Subject, set[str]] = defaultdict(set)
         self._latest: dict[Subject, Decision] = {}
         self._cancelled: set[Subject] = set()
@@ -60,12 +61,40 @@ class Consent:
         """Say whether somebody was created before with this role."""
         return role in self._roles.get(person, ())
 
+    @property
+    def people(self) -> Mapping[EventKind, Callable[[Event, Subject], None]]:
+        """Which entries say who is there, and what takes them in."""
+        return {
+            EventKind.PRINCIPAL_CREATED: self.admit,
+            EventKind.PRINCIPAL_CHANGED: self.change,
+            EventKind.PRINCIPAL_DISABLED: self.dismiss,
+            EventKind.ERASURE_EXECUTED: self.dismiss,
+        }
+
     def admit(self, event: Event, subject: Subject) -> None:
         """Take in principal.created: the roles that somebody has from here on."""
         if subject[1] in self._roles:
             self._violate("principal-once", f"{subject[1]} was created before")
             return
         self._roles[subject[1]] = frozenset(map(str, cast("list[str]", event.data["roles"])))
+
+    def change(self, event: Event, subject: Subject) -> None:
+        """Take in principal.changed: the roles that somebody has from here on."""
+        if subject[1] not in self._roles:
+            self._violate("change-needs-principal", f"{subject[1]} was never created")
+            return
+        self._roles[subject[1]] = frozenset(map(str, cast("list[str]", event.data["roles"])))
+
+    def dismiss(self, _: Event, subject: Subject) -> None:
+        """Take in principal.disabled or erasure.executed: somebody is out for good."""
+        if subject[1] not in self._roles:
+            self._violate("change-needs-principal", f"{subject[1]} was never created")
+        self._gone.add(subject[1])
+
+    def notice(self, event: Event) -> None:
+        """Look at who acts, whatever the entry is about."""
+        if event.actor.ref in self._gone:
+            self._violate("disabled-acts-no-more", f"{event.actor.ref} was disabled before")
 
     def ask(self, event: Event, subject: Subject) -> None:
         """Take in job.submitted or deployment.requested."""

@@ -10,6 +10,8 @@ The entries
 
 Asking and deciding (`audit.consent`)
     principal-once              one principal.created for each principal
+    change-needs-principal      principal.changed, .disabled, erasure.executed: created before
+    disabled-acts-no-more       nobody acts who was disabled or erased before
     request-once                one job.submitted or deployment.requested for each subject
     request-needs-principal     … by somebody who was created before
     request-needs-model         deployment.requested: its model version was registered before
@@ -187,7 +189,7 @@ class Invariants:
         documents = Documents(self._violate, consent, enclosed)
         self._basis = basis = Basis(self._violate, consent, enclosed, self.signatures)
         self._handlers: dict[EventKind, tuple[Callable[[Event, Subject], object], ...]] = {
-            EventKind.PRINCIPAL_CREATED: (consent.admit,),
+            **{kind: (handler,) for kind, handler in consent.people.items()},
             EventKind.DATASET_REGISTERED: (lineage.register, documents.register),
             EventKind.BASE_MODEL_REGISTERED: (lineage.register, documents.register),
             EventKind.JOB_SUBMITTED: (consent.ask, lineage.submit, documents.submit),
@@ -237,6 +239,7 @@ class Invariants:
         self._ids.add(event.id)
         if event.log != self._origin:
             self._violate("log-is-origin", f"the entry is of log {event.log!a}")
+        self._consent.notice(event)
         subject = resource_parts(event.resource)
         for handler in self._handlers.get(event.action, ()):
             handler(event, subject)

@@ -21,6 +21,8 @@ class EventKind(StrEnum):
 
     LOG_STARTED = "log.started"
     PRINCIPAL_CREATED = "principal.created"
+    PRINCIPAL_CHANGED = "principal.changed"
+    PRINCIPAL_DISABLED = "principal.disabled"
     TOKEN_ISSUED = "token.issued"  # noqa: S105 — the name of an event
     TOKEN_REVOKED = "token.revoked"  # noqa: S105 — the name of an event
     DATASET_REGISTERED = "dataset.registered"
@@ -51,6 +53,8 @@ class EventKind(StrEnum):
     POLICY_ACTIVATED = "policy.activated"
     POLICY_REJECTED = "policy.rejected"
     REQUEST_REFUSED = "request.refused"
+    VALUE_DISCLOSED = "value.disclosed"
+    ERASURE_EXECUTED = "erasure.executed"
 
 
 Check = Callable[[object], bool]
@@ -170,6 +174,8 @@ def _kind(resources: str, optional: Mapping[str, Check] | None = None, **require
 KINDS: Mapping[EventKind, Kind] = {
     EventKind.LOG_STARTED: _kind("log", vkey=_matches(_VKEY)),
     EventKind.PRINCIPAL_CREATED: _kind("principal", roles=_codes, teams=_codes),
+    EventKind.PRINCIPAL_CHANGED: _kind("principal", roles=_codes, teams=_codes),
+    EventKind.PRINCIPAL_DISABLED: _kind("principal"),
     EventKind.TOKEN_ISSUED: _kind("token principal", token=identifier("tok"), expires_at=_instant),
     EventKind.TOKEN_REVOKED: _kind("token principal", token=identifier("tok")),
     EventKind.DATASET_REGISTERED: _kind(
@@ -302,4 +308,8 @@ KINDS: Mapping[EventKind, Kind] = {
         problem=is_code,
         route=_matches(_ROUTE),
     ),
+    EventKind.VALUE_DISCLOSED: _kind(
+        "principal", entry=identifier("evt"), field=is_code, recipient=is_code
+    ),
+    EventKind.ERASURE_EXECUTED: _kind("principal", ground=is_code, keys=_count, values=_count),
 }

@@ -10,6 +10,7 @@
     L7 documents     every document that an entry refers to is enclosed
     L8 replay        each decision comes out again from its policy and facts
     L9 policies      maintainers whose keys I have signed every policy that was put in force
+    L10 disclosures  the values that were disclosed to me are those that entries committed to
 
 Exit status: 0 verified, 1 tampered, 2 malformed or usage, 3 trust not established (no key given,
 none of them signed, or a witness is missing), 4 incomplete. When several apply, the first of 2, 1,
@@ -35,6 +36,7 @@ NAMES = {
     "L7": "documents",
     "L8": "replay",
     "L9": "policies",
+    "L10": "disclosures",
 }
 
 
@@ -83,7 +85,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of a verification; `levels` holds L0 to L9 in order."""
+    """The result of a verification; `levels` holds L0 to L10 in order."""
 
     levels: tuple[Level, ...]
     origin: str | None = None

@@ -14,6 +14,8 @@ MODULES = (
     "canonical",
     "merkle",
     "keys",
+    "sealed",
+    "disclosure",
     "note",
     "kinds",
     "event",

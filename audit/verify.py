@@ -19,6 +19,7 @@ counts as a witness. Keys inside the export are hints.
      the same.                                                                                  L7
 (11) Replay is not checked here: it needs the policies room.                                    L8
 (12) Check the signatures of maintainers, when their keys were given, on every policy.          L9
+(13) Check values that were disclosed, when some were given, against the entries' commitments.  L10
 
 Cost: about one SHA-256 of the file, one hash per entry and node, one JSON parse per entry; memory
 grows with the number of things that entries name, not with their bytes.
@@ -30,6 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from audit.bundle import ENVELOPE, Bundle, entry_line, open_bundle, references
+from audit.disclosure import Disclosure, Disclosures
 from audit.dsse import DsseError, open_envelope
 from audit.enclosed import Load
 from audit.event import EventError, from_bytes
@@ -83,15 +85,17 @@ def examine(
     *,
     remembered: Checkpoint | None = None,
     trusted: Trusted | None = None,
+    disclosed: Sequence[Disclosure] = (),
 ) -> Report:
-    """Verify an open export, steps (2) to (12); a replay may then read on in the same file.
+    """Verify an open export, steps (2) to (13); a replay may then read on in the same file.
 
     Raises:
         BundleError: a member turned out malformed.
     """
     checkpoint = bundle.checkpoint
     changed = _changed_member(bundle)  # (2)
-    reading = _Reading(Invariants(checkpoint.origin, _documents(bundle), trusted))
+    invariants = Invariants(checkpoint.origin, _documents(bundle), trusted)
+    reading = _Reading(invariants, Disclosures(disclosed))
     _read_entries(bundle, reading)  # (3) (4) (5)
     levels = (
         _format_level(reading),
@@ -104,6 +108,7 @@ def examine(
         _document_level(bundle, reading),  # (10)
         not_checked("L8", "needs the policies: run `placet verify --replay`"),  # (11)
         _policy_level(reading),  # (12)
+        _disclosure_level(reading),  # (13)
     )
     return Report(
         levels,
@@ -121,6 +126,7 @@ class _Reading:
     """What one pass over the entries found."""
 
     invariants: Invariants
+    disclosures: Disclosures
     integrity_fault: str | None = None
     entry_fault: str | None = None
     absent: set[str] = field(default_factory=set)
@@ -223,6 +229,7 @@ def _read_entry(index: int, entry: bytes, reading: _Reading) -> None:
         reading.entry_fault = f"entry {index}: {cause}"
     else:
         reading.invariants.read(index, event)  # (5)
+        reading.disclosures.read(event.id, event.sealed)  # (13)
 
 
 def _documents(bundle: Bundle) -> Load:
@@ -344,3 +351,16 @@ def _policy_level(reading: _Reading) -> Level:
         detail = next(iter(found.unknown), "no policy was put in force")
         return not_checked("L9", detail, Exit.UNTRUSTED)
     return passed("L9", f"{found.num_trusted} policies in force, each signed by two or named")
+
+
+def _disclosure_level(reading: _Reading) -> Level:
+    found = reading.disclosures
+    if not found.num_given:
+        return not_checked("L10", "no disclosed value was given")
+    if reading.integrity_fault is not None or reading.entry_fault is not None:
+        return not_checked("L10", _UNKNOWN)
+    if found.faults:
+        return failed("L10", found.faults[0])
+    if found.absent:
+        return failed("L10", f"no entry {found.absent[0]!a} is in this export", Exit.UNTRUSTED)
+    return passed("L10", f"{found.num_given} disclosed values are what the entries committed to")

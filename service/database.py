@@ -36,6 +36,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
         "journal_mode=WAL",
         "synchronous=FULL",
         "foreign_keys=ON",
+        "secure_delete=ON",  # what is erased is overwritten
         "recursive_triggers=ON",  # else INSERT OR REPLACE slips past the no-delete triggers
     ):
         connection.execute(f"PRAGMA {pragma}")

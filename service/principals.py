@@ -16,7 +16,7 @@ from sqlmodel import Session, select
 from audit.event import Actor, EventKind
 from service.clock import Clock, later, seconds
 from service.ids import Prefix, new_id
-from service.problems import Forbidden, NotFound, Unauthenticated, field_problem
+from service.problems import Conflict, Forbidden, NotFound, Unauthenticated, field_problem
 from service.tables import Principal, Token
 from service.transaction import SYSTEM, Transaction
 
@@ -121,11 +121,7 @@ def create_principal(
         raise field_problem("/name", "is empty; give the name colleagues know")
     if kind not in {"human", "service"}:
         raise field_problem("/kind", f"expected `human` or `service`, got `{kind}`")
-    for team in teams:
-        if not _TEAM.fullmatch(team):
-            raise field_problem("/teams", f"expected a name like `ward-3`, got {team[:40]!r}")
-    if not roles:
-        raise field_problem("/roles", f"is empty; choose from {', '.join(Role)}")
+    _check_grants(roles, teams)
     row = Principal(
         id=new_id(Prefix.PRINCIPAL),
         entry_id="",
@@ -143,6 +139,69 @@ def create_principal(
     return row
 
 
+def find_principal(session: Session, principal_id: str) -> Principal:
+    """Return a principal by its id.
+
+    Raises:
+        NotFound: there is none.
+    """
+    row = session.get(Principal, principal_id)
+    if row is None:
+        raise NotFound(f"no principal `{principal_id}`; list them with `placet principal list`")
+    return row
+
+
+def change_principal(
+    tx: Transaction,
+    actor: Actor = SYSTEM,
+    *,
+    principal_id: str,
+    roles: list[Role],
+    teams: list[str],
+) -> Principal:
+    """Give a principal other roles and teams; they count from its next request on.
+
+    Raises:
+        NotFound: no such principal. Conflict: it is disabled.
+        Unprocessable: no role, or a team whose name is no slug.
+    """
+    _check_grants(roles, teams)
+    row = find_principal(tx.session, principal_id)
+    if row.disabled_at is not None:
+        raise Conflict(f"`{principal_id}` is disabled since {row.disabled_at}; add a new principal")
+    row.roles, row.teams = sorted(set(roles)), sorted(set(teams))
+    tx.record(
+        EventKind.PRINCIPAL_CHANGED,
+        row,
+        actor=actor,
+        data={"roles": list(row.roles), "teams": list(row.teams)},
+    )
+    return row
+
+
+def disable_principal(
+    tx: Transaction, actor: Actor = SYSTEM, *, principal_id: str, clock: Clock
+) -> Principal:
+    """Disable a principal for good: no token of theirs works any more. Twice changes nothing.
+
+    Raises:
+        NotFound: no such principal.
+    """
+    row = find_principal(tx.session, principal_id)
+    if row.disabled_at is None:
+        row.disabled_at = seconds(clock())
+        tx.record(EventKind.PRINCIPAL_DISABLED, row, actor=actor, data={})
+    return row
+
+
+def _check_grants(roles: list[Role], teams: list[str]) -> None:
+    for team in teams:
+        if not _TEAM.fullmatch(team):
+            raise field_problem("/teams", f"expected a name like `ward-3`, got {team[:40]!r}")
+    if not roles:
+        raise field_problem("/roles", f"is empty; choose from {', '.join(Role)}")
+
+
 def issue_token(
     tx: Transaction, actor: Actor = SYSTEM, *, principal_id: str, clock: Clock, days: int
 ) -> tuple[Token, str]:
@@ -154,8 +213,8 @@ def issue_token(
     """
     if not 1 <= days <= 366:
         raise field_problem("/days", f"expected 1 to 366, got {days}")
-    if tx.session.get(Principal, principal_id) is None:
-        raise NotFound(f"no principal `{principal_id}`; list them with `placet principal list`")
+    if find_principal(tx.session, principal_id).disabled_at is not None:
+        raise Conflict(f"`{principal_id}` is disabled; add a new principal")
     secret = _SECRET_PREFIX + secrets.token_urlsafe(32)
     row = Token(
         id=new_id(Prefix.TOKEN),

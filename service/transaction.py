@@ -41,6 +41,11 @@ class Transaction:
         self._clock = clock
         self._seal_key = seal_key
 
+    @property
+    def seal_key(self) -> bytes:
+        """The 32 bytes that wrap the keys of data subjects."""
+        return self._seal_key
+
     def record(
         self,
         kind: EventKind,

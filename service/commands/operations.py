@@ -11,6 +11,8 @@ def add_commands(subparsers: Subparsers) -> None:
     """Add them all."""
     _processes(subparsers)
     _people(subparsers)
+    _tokens(subparsers)
+    _personal_data(subparsers)
     command(
         subparsers,
         "doctor",
@@ -93,7 +95,33 @@ def _people(subparsers: Subparsers) -> None:
         commands, "list", "list principals", handler="people:list_principals",
         examples="placet principal list", extra="service",
     )  # fmt: skip
+    _changes(commands)
 
+
+def _changes(commands: Subparsers) -> None:
+    parser = command(
+        commands,
+        "change",
+        "give a principal other roles and teams, in place of those it has",
+        handler="people:change_principal",
+        examples="placet principal change prn_… --role officer --role auditor",
+        extra="service",
+    )
+    parser.add_argument("id", metavar="PRINCIPAL", help="prn_…")
+    parser.add_argument("--role", action="append", choices=_ROLES, required=True)
+    parser.add_argument("--team", action="append", help="a team; repeat for more")
+    parser = command(
+        commands,
+        "disable",
+        "let a principal call no more, for good",
+        handler="people:disable_principal",
+        examples="placet principal disable prn_…",
+        extra="service",
+    )
+    parser.add_argument("id", metavar="PRINCIPAL", help="prn_…")
+
+
+def _tokens(subparsers: Subparsers) -> None:
     commands = group_of(subparsers, "token", "issue, list and revoke tokens")
     parser = command(
         commands,
@@ -118,3 +146,37 @@ def _people(subparsers: Subparsers) -> None:
         extra="service",
     )
     parser.add_argument("id", metavar="ID", help="tok_…")
+
+
+def _personal_data(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        "erase",
+        "erase a person's data beside the log; it cannot be undone",
+        handler="erasing:erase",
+        examples="placet erase prn_… --ground art17-1-b\n"
+        "placet erase prn_… --ground retention --yes --json",
+        extra="service",
+    )
+    parser.add_argument("subject", metavar="PRINCIPAL", help="prn_…")
+    parser.add_argument(
+        "--ground", required=True, metavar="CODE", help="art17-1-a to art17-1-e, or retention"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser = command(
+        subparsers,
+        "disclose",
+        "give one sealed value of one entry to one auditor, checkable with the log",
+        handler="erasing:disclose",
+        examples="placet disclose evt_… reason --to auditor-2026-17 --out reason.json",
+        extra="service",
+    )
+    parser.add_argument("entry", metavar="ENTRY", help="evt_…")
+    parser.add_argument("field", metavar="FIELD", help="the sealed field, such as `reason`")
+    parser.add_argument(
+        "--to",
+        required=True,
+        metavar="CODE",
+        help="your code for the recipient; no name: it is logged",
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="file to write")

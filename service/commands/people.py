@@ -47,6 +47,29 @@ def list_principals(arguments: argparse.Namespace) -> int:
     return Status.OK
 
 
+def change_principal(arguments: argparse.Namespace) -> int:
+    """Give a principal other roles and teams."""
+    with stored(arguments) as transactions, transactions.write() as tx:
+        row = principals.change_principal(
+            tx,
+            principal_id=arguments.id,
+            roles=[Role(role) for role in arguments.role],
+            teams=arguments.team or [],
+        )
+        changed = _principal(row)
+    (machine if arguments.json else fields)(changed)
+    return Status.OK
+
+
+def disable_principal(arguments: argparse.Namespace) -> int:
+    """Disable a principal."""
+    with stored(arguments) as transactions, transactions.write() as tx:
+        row = principals.disable_principal(tx, principal_id=arguments.id, clock=system_clock)
+        disabled = _principal(row)
+    (machine if arguments.json else fields)(disabled)
+    return Status.OK
+
+
 def issue_token(arguments: argparse.Namespace) -> int:
     """Issue a token; its secret is shown once."""
     with stored(arguments) as transactions:

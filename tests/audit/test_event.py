@@ -23,6 +23,8 @@ def one_of_each(world, ids):
     return [
         world.started(),
         world.event("principal.created", f"principal:{world.officer}", roles=["officer"], teams=[]),
+        world.event("principal.changed", f"principal:{world.officer}", roles=[], teams=["care"]),
+        world.event("principal.disabled", f"principal:{world.officer}"),
         world.event(
             "token.issued",
             f"token:{ids('tok', 1)}",
@@ -97,6 +99,20 @@ def one_of_each(world, ids):
             f"job:{job}@3",
             problem="self-approval",
             route="POST /v1/jobs/{job_id}",
+        ),
+        world.event(
+            "value.disclosed",
+            f"principal:{world.officer}",
+            entry=ids("evt", 1),
+            field="reason",
+            recipient="auditor-17",
+        ),
+        world.event(
+            "erasure.executed",
+            f"principal:{world.officer}",
+            ground="art17-1-b",
+            keys=1,
+            values=3,
         ),
     ]
 

@@ -200,6 +200,30 @@ class TestRequests:
         decided = world.decided("require_approval", approvals=[("officer", 1)])
         assert rules(*events, decided) == [(0, "principal-once")]
 
+    @pytest.mark.parametrize("end", ["principal.disabled", "erasure.executed"])
+    def test_who_is_out_acts_no_more(self, world, rules, end):
+        data = {"ground": "retention", "keys": 0, "values": 0} if "erasure" in end else {}
+        out = world.event(end, f"principal:{world.submitter}", **data)
+
+        assert rules(out, world.submitted()) == [(1, "disabled-acts-no-more")]
+
+    def test_nobody_changes_who_was_never_created(self, world, rules, ids):
+        stranger = f"principal:{ids('prn', 99)}"
+        changed = world.event("principal.changed", stranger, roles=["officer"], teams=[])
+
+        assert rules(changed, world.event("principal.disabled", stranger)) == [
+            (0, "change-needs-principal"),
+            (1, "change-needs-principal"),
+        ]
+
+    def test_a_role_that_was_taken_away_approves_nothing(self, world, rules):
+        taken = world.event(
+            "principal.changed", f"principal:{world.officer}", roles=["auditor"], teams=[]
+        )
+        found = rules(taken, *gated(world, world.approved()))
+
+        assert (3, "approver-has-role") in found
+
     def test_a_decision_needs_a_request(self, world, rules):
         assert rules(world.decided()) == [(0, "decision-needs-request")]
         assert rules(world.decided(stage="deploy")) == [(0, "decision-needs-request")]

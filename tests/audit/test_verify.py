@@ -66,7 +66,7 @@ class TestAccepts:
     def test_what_was_not_checked_is_never_a_pass(self, world, check):
         report = check(world.export_story(), world.vkey)
 
-        for level in ("L3", "L4", "L5", "L8", "L9"):
+        for level in ("L3", "L4", "L5", "L8", "L9", "L10"):
             assert outcome(report, level) == "not checked"
 
     @pytest.mark.parametrize("size", [0, 1, 2, 255, 256, 257, 600])
@@ -627,7 +627,7 @@ class TestReport:
 
         value = json.loads(to_json(report))
 
-        assert [level["id"] for level in value["levels"]] == [f"L{n}" for n in range(10)]
+        assert [level["id"] for level in value["levels"]] == [f"L{n}" for n in range(11)]
         assert (value["verdict"], value["exit_code"]) == ("VERIFIED", 0)
 
     def test_a_hostile_origin_cannot_move_the_terminal(self, make_world, check):
