@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -490,3 +491,20 @@ def golden():
         assert path.read_bytes() == data
 
     return compare
+
+
+@pytest.fixture
+def vector_folder():
+    """Give a function that finds one folder of the public test vectors."""
+    root_folder = Path(__file__).parents[2].parent / "shared" / "vectors"
+    vectors = Path(os.environ.get("PLACET_VECTORS") or root_folder)
+
+    def find(name):
+        if not (vectors / name).is_dir():
+            reason = f"no public test vectors at {vectors / name}: set PLACET_VECTORS"
+            if os.environ.get("CI"):
+                pytest.fail(reason)
+            pytest.skip(reason)
+        return vectors / name
+
+    return find
