@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from cryptography.hazmat.primitives.keywrap import aes_key_unwrap, aes_key_wrap
 from sqlalchemy import Engine, insert
@@ -174,6 +175,15 @@ class Transactions:
         with Session(self.engine, autoflush=False, expire_on_commit=False) as session:
             yield Transaction(session, origin=self.origin, clock=self.clock, seal_key=self.seal_key)
             session.commit()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Session]:
+        """Open a reading session in which everything is as it was at one moment."""
+        options: dict[str, Any] = dict(READ_ONLY)
+        if self.engine.dialect.name == "postgresql":
+            options["isolation_level"] = "REPEATABLE READ"  # SQLite's reads are snapshots anyway
+        with Session(self.engine.execution_options(**options), autoflush=False) as session:
+            yield session
 
     @contextmanager
     def read(self) -> Iterator[Session]:

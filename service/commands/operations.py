@@ -1,5 +1,6 @@
 """The operator's commands: they run the service, or work on its database and keys directly."""
 
+from argparse import ArgumentParser
 from pathlib import Path
 
 from service.commands.grammar import Subparsers, command, group_of
@@ -13,6 +14,15 @@ def add_commands(subparsers: Subparsers) -> None:
     _people(subparsers)
     _tokens(subparsers)
     _personal_data(subparsers)
+    _witness(subparsers)
+    command(
+        group_of(subparsers, "audit", "look after the audit log"),
+        "reconcile",
+        "compare the business rows with the entries; ends with 1 when something differs",
+        handler="auditing:reconcile",
+        examples="placet audit reconcile\nplacet audit reconcile --json",
+        extra="service",
+    )
     command(
         subparsers,
         "doctor",
@@ -180,3 +190,49 @@ def _personal_data(subparsers: Subparsers) -> None:
         help="your code for the recipient; no name: it is logged",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="file to write")
+
+
+def _witness(subparsers: Subparsers) -> None:
+    commands = group_of(subparsers, "witness", "run a witness: it cosigns logs that only grow")
+
+    def add(name: str, text: str, examples: str) -> ArgumentParser:
+        parser = command(
+            commands, name, text, handler=f"witnessing:{name}", examples=examples, extra="service"
+        )
+        parser.add_argument(
+            "--data",
+            type=Path,
+            default=Path(".placet-witness"),
+            metavar="FOLDER",
+            help="the witness's own folder: key and memory (default: .placet-witness)",
+        )
+        return parser
+
+    parser = add(
+        "serve",
+        "answer logs that ask for cosignatures",
+        "placet witness serve --name witness.example.org\n"
+        "placet witness serve --data /srv/witness --host 0.0.0.0 --port 8081",
+    )
+    parser.add_argument("--name", help="its key name, for ever; needed the first time")
+    parser.add_argument("--host", default="127.0.0.1", help="address (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=8081, help="port (default: 8081)")
+    parser = add(
+        "key",
+        "show the witness's verifier keys, and make them first when there are none",
+        "placet witness key --name witness.example.org\nplacet witness key --json",
+    )
+    parser.add_argument("--name", help="its key name, for ever; needed the first time")
+    parser = add(
+        "trust",
+        "watch a log from now on; also while the witness runs",
+        'placet witness trust "placet.example.org/log+530d903a+AekyeRrm…"',
+    )
+    parser.add_argument(
+        "vkey", metavar="VKEY", help="a verifier key of the log, as `placet migrate` prints"
+    )
+    add(
+        "status",
+        "show which logs are watched, and how far they were cosigned",
+        "placet witness status\nplacet witness status --data /srv/witness --json",
+    )

@@ -3,7 +3,6 @@
 import argparse
 import logging
 import signal
-import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from policies.reference import ReferenceDataError
 from policies.rule import RuleError
 from service.app import create_app
 from service.commands.errors import CommandError, Status
+from service.commands.listening import listening
 from service.commands.operating import NO_SCHEMA, make_private, plainly, read_settings
 from service.commands.output import line, machine
 from service.installation import Installation, build
@@ -46,7 +46,8 @@ def serve(arguments: argparse.Namespace) -> int:
                 _bring_up_to_date(installation)
             elif not is_current(installation.database):
                 raise CommandError(f"{NO_SCHEMA}, or start with --migrate")
-            with _listening(settings) as listener:
+            otherwise = "another --port or PLACET_PORT"
+            with listening(settings.host, settings.port, otherwise=otherwise) as listener:
                 config = uvicorn.Config(
                     create_app(installation),
                     log_config=None,
@@ -131,27 +132,6 @@ def _bring_up_to_date(installation: Installation) -> None:
     """Migrate the database and write the log's first entries, once."""
     apply_migrations(installation.database)
     installation.start()
-
-
-def _listening(settings: Settings) -> socket.socket:
-    """Take the port before anything starts.
-
-    Raises:
-        CommandError: it is taken, or is not ours to take.
-    """
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((settings.host, settings.port))
-        listener.listen(128)
-    except OSError as error:
-        listener.close()
-        raise CommandError(
-            f"cannot listen on {settings.host}:{settings.port} ({error.strerror});"
-            " set another --port or PLACET_PORT"
-        ) from error
-    return listener
 
 
 def _log_to_stderr(settings: Settings) -> None:
