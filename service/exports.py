@@ -16,6 +16,7 @@ from service.principals import Caller, Role
 from service.problems import NotFound, Unavailable
 from service.tables import Export, Run
 from service.transaction import Transactions
+from service.witnesses import QuorumError
 
 _PERMIT = "application/jwt"
 
@@ -81,7 +82,10 @@ def export(
 def _published(ledger: Ledger) -> SignedCheckpoint:
     """Publish what is there, and return the checkpoint over it."""
     ledger.sequence()
-    ledger.publish()
+    try:
+        ledger.publish()
+    except QuorumError as error:
+        raise Unavailable(str(error)) from error
     checkpoint = ledger.latest()
     if checkpoint is None:
         raise Unavailable("the log has no checkpoint yet; try again in a few seconds")

@@ -39,6 +39,7 @@ from service.serving import LocalServing
 from service.settings import Settings
 from service.tracking import Tracking
 from service.transaction import Transactions
+from service.witnesses import load_witnesses
 
 log = structlog.get_logger(__name__)
 _MERGE_SECONDS = 1800
@@ -128,7 +129,8 @@ def build(settings: Settings, *, clock: Clock = system_clock) -> Installation:
     """Wire an installation. Makes missing keys and folders; touches no table.
 
     Raises:
-        KeyFileError, RuleError, ReferenceDataError: what is configured cannot be used.
+        KeyFileError, RuleError, ReferenceDataError, WitnessPolicyError: what is configured cannot
+            be used.
     """
     home = settings.home
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -175,14 +177,19 @@ def build(settings: Settings, *, clock: Clock = system_clock) -> Installation:
 
 
 def _ledger(settings: Settings, database: Database, objects: Objects, clock: Clock) -> Ledger:
+    signers = _signers(settings)
+    policy = settings.witness_policy
     return Ledger(
         engine=database,
         objects=objects,
         prefix=f"{settings.objects}/log",
         origin=settings.origin,
-        signers=_signers(settings),
+        signers=signers,
         guard=Guard(settings.guard),
         clock=clock,
+        witnesses=None
+        if policy is None
+        else load_witnesses(policy, settings.origin, [signer.vkey for signer in signers]),
     )
 
 

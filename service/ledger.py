@@ -32,6 +32,7 @@ from service.clock import Clock, seconds
 from service.log_tables import AuditEntry, LogHead, SignedCheckpoint
 from service.objects.protocol import ObjectMissingError, Objects
 from service.transaction import SYSTEM, Transactions
+from service.witnesses import WitnessAheadError, Witnesses
 
 BATCH = 5_000
 _SEQUENCER_LOCK = 0x706C6163  # one number for every sequencer of this database
@@ -99,6 +100,7 @@ class Ledger:
         signers: who signs checkpoints, Ed25519 first.
         guard: the state outside the database.
         clock: what time it is.
+        witnesses: who cosigns before a checkpoint is published; None asks nobody.
     """
 
     engine: Engine
@@ -108,6 +110,7 @@ class Ledger:
     signers: Sequence[Signer] = field(repr=False)
     guard: Guard
     clock: Clock
+    witnesses: Witnesses | None = None
 
     @property
     def vkeys(self) -> list[str]:
@@ -151,8 +154,10 @@ class Ledger:
             The new size, or None when nothing is new.
 
         Raises:
-            RolledBackError: the guard has signed more entries than the database holds.
+            RolledBackError: more was signed before than the database holds, by the guard or by a
+                witness.
             ForkError: what was signed is no beginning of this tree, or an entry changed.
+            QuorumError: too few witnesses cosigned; the next call goes on from here.
         """
         # INVARIANT: sizes are signed in order; a second publisher would set the guard back.
         with self.guard.exclusive():
@@ -182,7 +187,7 @@ class Ledger:
         self._check_extends(reader, size, root)
         for path, body in tiles.items():
             self.objects.put_if_absent(f"{self.prefix}/{path}", body)
-        note = self._sign(size, root)
+        note = self._cosigned(last, reader, size, root)
         self.objects.put(f"{self.prefix}/checkpoint", note)
         # Last, since a size that is in this table is not published again.
         with Session(self.engine) as session:
@@ -279,6 +284,22 @@ class Ledger:
             return 0, "", b""
         seen = parse_checkpoint(open_note(note, map(VerifyKey.parse, self.vkeys)).text)
         return seen.size, seen.root.hex(), note
+
+    def _cosigned(
+        self, last: SignedCheckpoint | None, reader: TileReader, size: int, root: bytes
+    ) -> bytes:
+        """Sign, and have it cosigned; the guard keeps our own lines, witnesses' may differ."""
+        if self.witnesses is None:
+            return self._sign(size, root)
+        signed, _, known = self._last_signed()
+        if not known and last is not None:
+            known = last.note
+        try:
+            if known:
+                self.witnesses.settle(known, signed=signed)
+            return self.witnesses.cosigned(self._sign(size, root), reader.prove_consistency)
+        except WitnessAheadError as error:
+            raise RolledBackError(str(error)) from error
 
     def _sign(self, size: int, root: bytes) -> bytes:
         signed, signed_root, note = self._last_signed()

@@ -85,6 +85,11 @@ class Settings(BaseSettings):
         description="File outside the database that remembers the last signed checkpoint."
         " Put it on another volume. Default: in the data folder.",
     )
+    witness_policy: Path | None = Field(
+        default=None,
+        description="Policy file (C2SP tlog-policy): which witnesses cosign each checkpoint before"
+        " it is published, and how many must. Unset: none is asked.",
+    )
     site_country: Country | None = Field(
         default=None,
         description="ISO country of this machine, as the operator declares it. Unset: unknown,"

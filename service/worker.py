@@ -24,10 +24,11 @@ from service.reconsidering import decide_again
 from service.serving import ServingError
 from service.tables import Deployment, EndpointState, Job, StoredDecision
 from service.transaction import Transaction
+from service.witnesses import QuorumError
 
 log = structlog.get_logger(__name__)
 # What the outside may do to a pass; the next pass tries again.
-_TRANSIENT = (EngineError, ObjectError, ServingError, SQLAlchemyError, OSError)
+_TRANSIENT = (EngineError, ObjectError, QuorumError, ServingError, SQLAlchemyError, OSError)
 
 
 class Worker:

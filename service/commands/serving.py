@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import uvicorn
 
+from audit.policy import WitnessPolicyError
 from policies.reference import ReferenceDataError
 from policies.rule import RuleError
 from service.app import create_app
@@ -122,7 +123,10 @@ def _installed(settings: Settings) -> Iterator[Installation]:
                 yield installation
             finally:
                 installation.database.dispose()
-    except (RuleError, ReferenceDataError, RolledBackError, ForkError) as error:
+    except (
+        *(RuleError, ReferenceDataError, WitnessPolicyError),
+        *(RolledBackError, ForkError),
+    ) as error:
         raise CommandError(str(error)) from error
     except ObjectError as error:
         raise CommandError(f"object storage: {error}") from error
