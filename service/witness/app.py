@@ -24,7 +24,8 @@ def create_app(witness: Witness) -> FastAPI:
         body = await _bounded(request)
         answer = await run_in_threadpool(witness.add_checkpoint, body)
         _note_down(answer)
-        return Response(answer.body, answer.status, media_type=answer.content_type)
+        # As a header, since `media_type` would add a character set to the protocol's own type.
+        return Response(answer.body, answer.status, headers={"Content-Type": answer.content_type})
 
     @app.get("/{origin_sha256}/checkpoint")
     def checkpoint(origin_sha256: str) -> Response:
