@@ -13,13 +13,16 @@ Members, in this order (sorted, and the manifest last so that it is written in o
     manifest.json          what is here and what is not (`audit.manifest`)
 
 The range is always [0, size): the export is complete, and says which referenced documents it lacks.
+An *excerpt* holds some of the entries, in entries.ndjson, and the hash tiles but no entry bundles:
+what it leaves out is fixed by its leaf hashes, and unseen.
 Every member but the two manifests is listed with digest and size; no other name is allowed. The zip
 itself has one form only (`audit.container`). Equal input gives equal bytes when the signer is
 deterministic, as Ed25519 is.
 """
 
+import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -27,43 +30,36 @@ from typing import BinaryIO, Self
 from audit.canonical import (
     CanonicalError,
     Digest,
-    JsonValue,
-    canonical,
     digest,
     parse_canonical,
 )
 from audit.container import (
     MAX_MEMBERS,
     ContainerError,
-    ContainerWriter,
     Member,
     read_chunks,
     read_members,
 )
-from audit.dsse import sign_envelope
-from audit.keys import Signer
 from audit.manifest import (
     MANIFEST,
-    MANIFEST_TYPE,
     MAX_MANIFEST_BYTES,
     BundleError,
-    Manifest,
-    format_manifest,
     object_name,
     parse_manifest,
 )
-from audit.merkle import leaf_hashes
+from audit.merkle import leaf_hash
 from audit.note import Checkpoint, NoteError, parse_checkpoint, split_note
 from audit.tiles import (
     ENTRIES,
     TILE_WIDTH,
-    ReadTile,
     TileError,
     bundles_of,
     parse_entries,
+    parse_hashes,
     parse_tile_path,
     paths_of,
     tile_path,
+    tiles_of,
 )
 
 ENVELOPE = "manifest.dsse.json"
@@ -85,24 +81,6 @@ _MAX_TILE_BYTES = TILE_WIDTH * 32
 _MAX_ENTRIES_BYTES = TILE_WIDTH * (2 + 65_535)
 _REFERENCE = re.compile(rb'"(sha256:[0-9a-f]{64})"')
 
-_VERIFY_TEXT = """\
-This file is an export of the audit log
-    {origin}
-with its first {size} entries. Check it with the log's verifier key, which you must have got from
-another place than this file:
-
-    placet verify BUNDLE.zip --vkey KEY
-
-or, with Python 3.11 and the package `cryptography` 48 or newer, without installing Placet:
-
-    unzip -p BUNDLE.zip placet_verify.py > placet_verify.py
-    python3 -I placet_verify.py BUNDLE.zip --vkey KEY
-
-Read placet_verify.py before you trust it, or take it from the project's release.
-Exit status: 0 verified, 1 tampered, 2 malformed, 3 no trusted key, 4 documents are missing.
-keys.json is a hint: a forger would have put another key there.
-"""
-
 
 class Bundle:
     """An open export whose form was checked; nothing in it is trusted yet.
@@ -116,12 +94,17 @@ class Bundle:
         self.manifest_bytes = self.read(MANIFEST)
         self.manifest = parse_manifest(self.manifest_bytes)
         self.checkpoint_note = self.read("checkpoint")
-        self.checkpoint = _checkpoint_of(self.checkpoint_note)
+        self.checkpoint = checkpoint_of(self.checkpoint_note)
 
     @property
     def names(self) -> tuple[str, ...]:
         """All member names, in file order."""
         return tuple(self._members)
+
+    @functools.cached_property
+    def present(self) -> frozenset[str]:
+        """The member names of the documents that are enclosed."""
+        return frozenset(name for name in self._members if name.startswith("objects/"))
 
     def size_of(self, name: str) -> int:
         """Return a member's size in bytes."""
@@ -167,6 +150,36 @@ class Bundle:
                 yield n * TILE_WIDTH, parse_entries(self.read(tile_path(ENTRIES, n, width)), width)
             except TileError as cause:
                 raise BundleError(f"entry bundle {n}: {cause}") from cause
+
+    def leaf_groups(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield (index of the first, up to 256 leaf hashes) in order, as the tiles have them.
+
+        Raises:
+            BundleError: a tile is malformed.
+        """
+        for n, width in bundles_of(self.checkpoint.size):
+            try:
+                yield n * TILE_WIDTH, parse_hashes(self.read(tile_path(0, n, width)), width)
+            except TileError as cause:
+                raise BundleError(f"tile {n}: {cause}") from cause
+
+    def shown(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (index, entry) of what an excerpt shows, in order.
+
+        Raises:
+            BundleError: a line is not what `entry_line` writes, or the order is another.
+        """
+        last, left = -1, b""
+        for chunk in (*self.chunks("entries.ndjson"), b""):
+            *lines, left = (left + chunk).split(b"\n")
+            for line in lines:
+                index, entry = _read_line(line + b"\n")
+                if index <= last or index >= self.checkpoint.size:
+                    raise BundleError(f"entries.ndjson: entry {index} stands in the wrong place")
+                last = index
+                yield index, entry
+        if left:
+            raise BundleError("entries.ndjson: the last line has no end")
 
     def hinted_keys(self) -> tuple[str, ...]:
         """Return the verifier keys in keys.json: nothing to rely on.
@@ -221,61 +234,6 @@ def open_bundle(path: Path) -> Bundle:
     return bundle
 
 
-def write_bundle(
-    out: BinaryIO,
-    *,
-    checkpoint: bytes,
-    tiles: ReadTile,
-    objects: Mapping[str, bytes],
-    signer: Signer,
-    verifier: bytes,
-    manifest_fields: Mapping[str, JsonValue],
-    hinted_keys: Sequence[str] = (),
-) -> Manifest:
-    """Write an export to a seekable file, in one pass and O(largest member) memory.
-
-    Args:
-        out: opened for binary writing, empty.
-        checkpoint: the signed note to prove; its origin must be the signer's name.
-        tiles: returns the published bytes at a tile or entry bundle path of that tree.
-        objects: documents by their digest "sha256:<hex>"; may load lazily.
-        signer: the log's own key, for the manifest.
-        verifier: the text of placet_verify.py, from `audit.single.build`.
-        manifest_fields: what the exporter states, kept under "export"; canonical JSON values.
-        hinted_keys: more verifier keys for keys.json; the signer's is always there.
-
-    Returns:
-        The manifest: `missing` lists the digests that entries refer to and `objects` lacks.
-
-    Raises:
-        BundleError: a document has another digest, the signer is not this log's, or too large.
-    """
-    head = _checkpoint_of(checkpoint)
-    if signer.name != head.origin:
-        raise BundleError(f"signer is not the log's: expected a key named {head.origin!a}")
-    missing: set[str] = set()
-    writer, listed = ContainerWriter(out), {}
-    try:
-        payload = _payload(
-            checkpoint=checkpoint,
-            tiles=tiles,
-            objects=objects,
-            vkeys=[signer.vkey, *hinted_keys],
-            verifier=verifier,
-            missing=missing,
-        )
-        for name, chunks in payload:
-            listed[name] = writer.add(name, chunks)
-        manifest = Manifest(head, listed, tuple(map(Digest, sorted(missing))), manifest_fields)
-        data = format_manifest(manifest)
-        writer.add(ENVELOPE, [sign_envelope(MANIFEST_TYPE, data, signer)])
-        writer.add(MANIFEST, [data])
-        writer.close()
-    except (ContainerError, TileError) as cause:
-        raise BundleError(str(cause)) from cause
-    return manifest
-
-
 def references(entry: bytes) -> Iterator[Digest]:
     """Yield each digest that an entry's bytes refer to, in order, repeats included."""
     for match in _REFERENCE.finditer(entry):
@@ -287,44 +245,24 @@ def entry_line(index: int, entry: bytes, leaf: bytes) -> bytes:
     return b'{"entry":%s,"index":%d,"leaf_hash":"%s"}\n' % (entry, index, leaf.hex().encode())
 
 
-def _payload(
-    *,
-    checkpoint: bytes,
-    tiles: ReadTile,
-    objects: Mapping[str, bytes],
-    vkeys: list[str],
-    verifier: bytes,
-    missing: set[str],
-) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """Yield every listed member in order; fills `missing` while the entries pass."""
-    head = _checkpoint_of(checkpoint)
-    text = _VERIFY_TEXT.format(origin=head.origin, size=head.size)
-    yield "VERIFY.txt", [text.encode()]
-    yield "checkpoint", [checkpoint]
-    yield "entries.ndjson", _entry_lines(head.size, tiles, objects, missing)
-    yield "keys.json", [canonical({"format": KEYS_FORMAT, "vkeys": vkeys})]
-    for reference in sorted(objects):
-        data = objects[reference]
-        if digest(data) != reference:
-            raise BundleError(f"a document does not have its digest: {reference!a}")
-        yield object_name(reference), [data]
-    yield "placet_verify.py", [verifier]
-    for path in sorted(paths_of(head.size)):
-        yield path, [tiles(path)]
+def tiles_in(size: int, *, is_whole: bool) -> Iterator[str]:
+    """Yield the tiles of an export: an excerpt has hashes of all entries, and no bundles."""
+    if is_whole:
+        yield from paths_of(size)
+    else:
+        yield from (tile_path(*tile) for tile in tiles_of(size))
 
 
-def _entry_lines(
-    size: int, tiles: ReadTile, objects: Mapping[str, bytes], missing: set[str]
-) -> Iterator[bytes]:
-    for n, width in bundles_of(size):
-        entries = parse_entries(tiles(tile_path(ENTRIES, n, width)), width)
-        for entry in entries:
-            missing.update(ref for ref in references(entry) if ref not in objects)
-        pairs = zip(entries, leaf_hashes(entries), strict=True)
-        yield b"".join(
-            entry_line(index, entry, leaf)
-            for index, (entry, leaf) in enumerate(pairs, n * TILE_WIDTH)
-        )
+_LINE = re.compile(
+    rb'\{"entry":(\{.*\}),"index":(0|[1-9][0-9]{0,15}),"leaf_hash":"[0-9a-f]{64}"\}\n'
+)
+
+
+def _read_line(line: bytes) -> tuple[int, bytes]:
+    match = _LINE.fullmatch(line)
+    if match is None or entry_line(int(match[2]), match[1], leaf_hash(match[1])) != line:
+        raise BundleError("entries.ndjson holds a line that no entry makes")
+    return int(match[2]), match[1]
 
 
 def _limit_of(name: str) -> int:
@@ -339,7 +277,12 @@ def _limit_of(name: str) -> int:
     return _MAX_ENTRIES_BYTES if level == ENTRIES else _MAX_TILE_BYTES
 
 
-def _checkpoint_of(note: bytes) -> Checkpoint:
+def checkpoint_of(note: bytes) -> Checkpoint:
+    """Read the checkpoint of a signed note, whose signatures are not looked at.
+
+    Raises:
+        BundleError: malformed.
+    """
     try:
         return parse_checkpoint(split_note(note)[0])
     except NoteError as cause:
@@ -356,7 +299,8 @@ def _check_members(bundle: Bundle) -> None:
     if listed != sorted(listed) or (*listed, ENVELOPE, MANIFEST) != names:
         raise BundleError("the members are not the ones that the manifest lists, in its order")
     fixed = {name for name in _LIMITS if name not in {ENVELOPE, MANIFEST}}
-    expected = fixed.union(paths_of(bundle.checkpoint.size))
+    is_whole = manifest.excerpt is None
+    expected = fixed.union(tiles_in(bundle.checkpoint.size, is_whole=is_whole))
     found = {name for name in listed if not name.startswith("objects/")}
     if found != expected:
         odd = min(found.symmetric_difference(expected))

@@ -6,9 +6,12 @@
      "members":[{"digest":"sha256:…","name":"VERIFY.txt","size_bytes":812},…],
      "missing":["sha256:…"],"range":{"end":15,"first":0}}
 
+An excerpt (`placet.manifest/2`) has `"counts":{"entries":15,"objects":2,"shown":4}`, and in place
+of `range` the `selection` by which its entries were chosen (`audit.selection`).
+
 `members` lists every other member but the manifest's own envelope, in file order. `missing` lists,
 sorted, the digests that entries refer to and for which no document is enclosed. The range is always
-[0, size): an export is complete. Canonical JSON; signed by the log's key (`audit.dsse`).
+[0, size): what is no excerpt is complete. Canonical JSON; signed by the log's key (`audit.dsse`).
 """
 
 from collections.abc import Mapping
@@ -18,10 +21,12 @@ from typing import cast
 from audit.canonical import CanonicalError, Digest, JsonValue, canonical, is_digest, parse_canonical
 from audit.keys import NoteError, encode_base64
 from audit.note import Checkpoint, parse_checkpoint
+from audit.selection import Selection, SelectionError
 
 MANIFEST = "manifest.json"
 MANIFEST_TYPE = "application/vnd.placet.manifest+json"
 MANIFEST_FORMAT = "placet.manifest/1"
+EXCERPT_FORMAT = "placet.manifest/2"
 MAX_MANIFEST_BYTES = 32 * 1_048_576
 
 
@@ -37,6 +42,16 @@ class Manifest:
     members: Mapping[str, tuple[Digest, int]]
     missing: tuple[Digest, ...]
     export: Mapping[str, JsonValue]
+    excerpt: "Excerpt | None" = None
+    """None when all entries are enclosed."""
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """How many entries are enclosed, and by which conditions they were chosen."""
+
+    shown: int
+    selection: Selection
 
 
 def object_name(reference: str) -> str:
@@ -52,21 +67,26 @@ def format_manifest(manifest: Manifest) -> bytes:
         {"digest": listed, "name": name, "size_bytes": size}
         for name, (listed, size) in manifest.members.items()
     ]
-    return canonical(
-        {
-            "checkpoint": {
-                "origin": head.origin,
-                "root": encode_base64(head.root),
-                "size": head.size,
-            },
-            "counts": {"entries": head.size, "objects": objects},
-            "export": dict(manifest.export),
-            "format": MANIFEST_FORMAT,
-            "members": members,
-            "missing": list(manifest.missing),
-            "range": {"end": head.size, "first": 0},
-        }
-    )
+    counts: dict[str, JsonValue] = {"entries": head.size, "objects": objects}
+    document: dict[str, JsonValue] = {
+        "checkpoint": {
+            "origin": head.origin,
+            "root": encode_base64(head.root),
+            "size": head.size,
+        },
+        "counts": counts,
+        "export": dict(manifest.export),
+        "format": MANIFEST_FORMAT,
+        "members": cast("list[JsonValue]", members),
+        "missing": list(manifest.missing),
+    }
+    if manifest.excerpt is None:
+        document["range"] = {"end": head.size, "first": 0}
+    else:
+        counts["shown"] = manifest.excerpt.shown
+        document["format"] = EXCERPT_FORMAT
+        document["selection"] = manifest.excerpt.selection.to_document()
+    return canonical(document)
 
 
 def parse_manifest(data: bytes) -> Manifest:
@@ -83,15 +103,24 @@ def parse_manifest(data: bytes) -> Manifest:
                 "export": dict(export),
                 "members": list(members),
                 "missing": list(missing),
+                **more,
             }:
                 head = parse_checkpoint(f"{origin}\n{size}\n{root}\n")
                 table = dict(map(_listed, members))
-                manifest = Manifest(head, table, tuple(map(_missing, missing)), export)
+                absent = tuple(map(_missing, missing))
+                manifest = Manifest(head, table, absent, export, _excerpt(more))
                 if format_manifest(manifest) == data:
                     return manifest
-    except (CanonicalError, NoteError) as cause:
+    except (CanonicalError, NoteError, SelectionError) as cause:
         raise BundleError(f"{MANIFEST}: {cause}") from cause
     raise BundleError(f"{MANIFEST} is malformed: expected {MANIFEST_FORMAT}")
+
+
+def _excerpt(more: Mapping[object, object]) -> Excerpt | None:
+    match more:
+        case {"counts": {"shown": int(shown)}, "selection": selection}:
+            return Excerpt(shown, Selection.from_document(selection))
+    return None
 
 
 def _listed(item: JsonValue) -> tuple[str, tuple[Digest, int]]:

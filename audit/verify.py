@@ -27,14 +27,12 @@ grows with the number of things that entries name, not with their bytes.
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from audit.bundle import ENVELOPE, Bundle, entry_line, open_bundle, references
+from audit.bundle import ENVELOPE, Bundle, open_bundle
 from audit.disclosure import Disclosure, Disclosures
 from audit.dsse import DsseError, open_envelope
 from audit.enclosed import Load
-from audit.event import EventError, from_bytes
 from audit.invariants import Invariants
 from audit.keys import (
     ED25519,
@@ -43,12 +41,16 @@ from audit.keys import (
     NoteError,
     VerifyKey,
 )
-from audit.manifest import MANIFEST_TYPE, BundleError, object_name
-from audit.merkle import Frontier, MerkleError, check_consistency, leaf_hashes, pair_up
+from audit.manifest import MANIFEST_TYPE, BundleError
+from audit.merkle import (
+    MerkleError,
+    check_consistency,
+)
 from audit.note import Checkpoint, open_note, split_note
+from audit.reading import Reading, read_entries
 from audit.report import Exit, Level, Report, failed, malformed, not_checked, passed
 from audit.signers import Trusted
-from audit.tiles import TILE_WIDTH, TileError, TileReader, tile_path
+from audit.tiles import TileError, TileReader
 
 _UNKNOWN = "what an earlier level found leaves nothing to check"
 
@@ -95,8 +97,8 @@ def examine(
     checkpoint = bundle.checkpoint
     changed = _changed_member(bundle)  # (2)
     invariants = Invariants(checkpoint.origin, _documents(bundle), trusted)
-    reading = _Reading(invariants, Disclosures(disclosed))
-    _read_entries(bundle, reading)  # (3) (4) (5)
+    reading = Reading(invariants, Disclosures(disclosed), bundle.manifest.excerpt)
+    read_entries(bundle, reading)  # (3) (4) (5)
     levels = (
         _format_level(reading),
         _integrity_level(reading, checkpoint),
@@ -121,67 +123,6 @@ def examine(
     )
 
 
-@dataclass
-class _Reading:
-    """What one pass over the entries found."""
-
-    invariants: Invariants
-    disclosures: Disclosures
-    integrity_fault: str | None = None
-    entry_fault: str | None = None
-    absent: set[str] = field(default_factory=set)
-
-
-class _Broken(Exception):  # noqa: N818 — it carries a finding, not an error of ours
-    """Entries and tiles do not lead to one root."""
-
-
-class _TileCheck:
-    """Compares computed hashes with the published tiles, level by level."""
-
-    def __init__(self, bundle: Bundle) -> None:
-        self._bundle = bundle
-        self._rows: list[list[bytes]] = []
-        self._done: list[int] = []
-        self.frontier = Frontier()
-
-    def add(self, leaves: list[bytes]) -> None:
-        """Take the next 256 leaf hashes, or the last ones."""
-        tile_root = self._add(0, leaves)
-        if tile_root is None:
-            self.frontier.extend(leaves)
-        else:
-            self.frontier.append_subtree(8, tile_root)
-
-    def finish(self) -> None:
-        """Compare the partial tiles on the right edge."""
-        for level, row in enumerate(self._rows):
-            if row:
-                self._compare(level, row)
-
-    def _add(self, level: int, hashes: list[bytes]) -> bytes | None:
-        """Take hashes of a level; return the root of the tile that they complete, if any."""
-        if level == len(self._rows):
-            self._rows.append([])
-            self._done.append(0)
-        row = self._rows[level]
-        row += hashes
-        if len(row) < TILE_WIDTH:
-            return None
-        self._compare(level, row)
-        self._rows[level] = []
-        self._done[level] += 1
-        for _ in range(8):
-            row = pair_up(row)
-        self._add(level + 1, row)
-        return row[0]
-
-    def _compare(self, level: int, row: list[bytes]) -> None:
-        path = tile_path(level, self._done[level], len(row))
-        if self._bundle.read(path) != b"".join(row):
-            raise _Broken(f"{path} does not hold the hashes of what lies below it")
-
-
 def _changed_member(bundle: Bundle) -> str | None:
     for name, (listed, _) in bundle.manifest.members.items():
         sha256 = hashlib.sha256()
@@ -190,46 +131,6 @@ def _changed_member(bundle: Bundle) -> str | None:
         if listed != f"sha256:{sha256.hexdigest()}":
             return name
     return None
-
-
-def _read_entries(bundle: Bundle, reading: _Reading) -> None:
-    tiles, lines = _TileCheck(bundle), hashlib.sha256()
-    present = {name for name in bundle.names if name.startswith("objects/")}
-    try:
-        for first, entries in bundle.entry_groups():
-            leaves = leaf_hashes(entries)
-            tiles.add(leaves)  # (3)
-            for index, (entry, leaf) in enumerate(zip(entries, leaves, strict=True), first):
-                lines.update(entry_line(index, entry, leaf))
-                _read_entry(index, entry, reading)
-                reading.absent.update(
-                    reference
-                    for reference in references(entry)
-                    if object_name(reference) not in present
-                )
-        _check_end(bundle, tiles, lines.hexdigest())
-    except _Broken as cause:
-        reading.integrity_fault = str(cause)
-
-
-def _check_end(bundle: Bundle, tiles: _TileCheck, lines_digest: str) -> None:
-    tiles.finish()
-    if tiles.frontier.root() != bundle.checkpoint.root:
-        raise _Broken("the entries lead to another root than the checkpoint's")
-    if bundle.manifest.members["entries.ndjson"][0] != f"sha256:{lines_digest}":
-        raise _Broken("entries.ndjson does not say what the entries say")
-
-
-def _read_entry(index: int, entry: bytes, reading: _Reading) -> None:
-    if reading.entry_fault is not None:
-        return
-    try:
-        event = from_bytes(entry)  # (4)
-    except EventError as cause:
-        reading.entry_fault = f"entry {index}: {cause}"
-    else:
-        reading.invariants.read(index, event)  # (5)
-        reading.disclosures.read(event.id, event.sealed)  # (13)
 
 
 def _documents(bundle: Bundle) -> Load:
@@ -244,15 +145,18 @@ def _documents(bundle: Bundle) -> Load:
     return load
 
 
-def _format_level(reading: _Reading) -> Level:
+def _format_level(reading: Reading) -> Level:
     if reading.entry_fault is not None:
         return failed("L0", reading.entry_fault, Exit.MALFORMED)
     return passed("L0", "file, manifest and entries are well formed")
 
 
-def _integrity_level(reading: _Reading, checkpoint: Checkpoint) -> Level:
+def _integrity_level(reading: Reading, checkpoint: Checkpoint) -> Level:
     if reading.integrity_fault is not None:
         return failed("L1", reading.integrity_fault)
+    if reading.excerpt is not None:
+        what = f"the {reading.excerpt.shown} entries shown of {checkpoint.size}"
+        return passed("L1", f"{what}, and the hashes of all, lead to the root")
     return passed("L1", f"{checkpoint.size} entries and their tiles lead to the root")
 
 
@@ -278,7 +182,7 @@ def _signature_level(bundle: Bundle, keys: Iterable[VerifyKey], changed: str | N
     return passed("L2", f"signed by {origin} ({names}); all members are the listed ones")
 
 
-def _consistency_level(bundle: Bundle, reading: _Reading, remembered: Checkpoint | None) -> Level:
+def _consistency_level(bundle: Bundle, reading: Reading, remembered: Checkpoint | None) -> Level:
     now = bundle.checkpoint
     if remembered is None:
         return not_checked("L3", "no checkpoint is remembered: this is a first use")
@@ -314,7 +218,10 @@ def _witness_level(bundle: Bundle, keys: Iterable[VerifyKey]) -> Level:
     return passed("L4", f"cosigned by all {len(witnesses)} witnesses given")
 
 
-def _invariant_level(reading: _Reading) -> Level:
+def _invariant_level(reading: Reading) -> Level:
+    if reading.excerpt is not None:
+        detail = "an excerpt tells no whole story; what it leaves out is fixed, but unseen"
+        return not_checked("L6", detail, Exit.INCOMPLETE)
     count = reading.invariants.num_violations
     if count:
         return failed("L6", f"{count} violations")
@@ -326,7 +233,7 @@ def _invariant_level(reading: _Reading) -> Level:
     return passed("L6", "the entries tell an allowed story")
 
 
-def _document_level(bundle: Bundle, reading: _Reading) -> Level:
+def _document_level(bundle: Bundle, reading: Reading) -> Level:
     if reading.integrity_fault is not None:
         return not_checked("L7", _UNKNOWN)
     if set(bundle.manifest.missing) != reading.absent:
@@ -334,15 +241,18 @@ def _document_level(bundle: Bundle, reading: _Reading) -> Level:
     if reading.absent:
         detail = f"{len(reading.absent)} documents are not enclosed, as the manifest says"
         return failed("L7", detail, Exit.INCOMPLETE)
-    return passed("L7", "every document that an entry refers to is enclosed")
+    whose = "an entry" if reading.excerpt is None else "an entry shown"
+    return passed("L7", f"every document that {whose} refers to is enclosed")
 
 
-def _policy_level(reading: _Reading) -> Level:
+def _policy_level(reading: Reading) -> Level:
     found = reading.invariants.signatures
     if not found.trusted.keys and not found.trusted.policies:
         return not_checked("L9", "no key of a policy's signer was given")
-    if reading.entry_fault is not None or reading.integrity_fault is not None:
-        return not_checked("L9", _UNKNOWN)
+    is_excerpt = reading.excerpt is not None
+    if reading.entry_fault is not None or reading.integrity_fault is not None or is_excerpt:
+        detail = "an excerpt may leave policies out" if is_excerpt else _UNKNOWN
+        return not_checked("L9", detail, Exit.INCOMPLETE if is_excerpt else Exit.VERIFIED)
     if found.faults:
         return failed("L9", found.faults[0])
     if found.unsigned:
@@ -353,7 +263,7 @@ def _policy_level(reading: _Reading) -> Level:
     return passed("L9", f"{found.num_trusted} policies in force, each signed by two or named")
 
 
-def _disclosure_level(reading: _Reading) -> Level:
+def _disclosure_level(reading: Reading) -> Level:
     found = reading.disclosures
     if not found.num_given:
         return not_checked("L10", "no disclosed value was given")

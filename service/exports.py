@@ -4,10 +4,10 @@ from pathlib import Path
 
 from sqlmodel import col, select
 
-from audit.bundle import write_bundle
 from audit.event import EventKind
 from audit.single import build as build_verifier
 from audit.tokens import ClaimsError, claims_of
+from audit.writing import write_bundle
 from service.clock import Clock, seconds
 from service.ids import Prefix, new_id
 from service.ledger import Ledger

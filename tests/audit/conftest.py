@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from audit.bundle import write_bundle
 from audit.canonical import canonical, digest
 from audit.event import Actor, Event, EventKind, to_bytes
 from audit.invariants import Invariants
 from audit.merkle import leaf_hash, root
 from audit.note import Checkpoint, Ed25519Signer, sign_checkpoint
 from audit.tiles import build_tiles
+from audit.writing import write_bundle
 
 # A loaded machine is slow at times: that is no failure of the code under test.
 settings.register_profile("no deadline", deadline=None)
@@ -421,7 +421,16 @@ class World:
         head = Checkpoint(self.origin, len(leaves), root(leaves))
         return sign_checkpoint(head, signers or [self.signer], **options)
 
-    def export(self, entries, *, checkpoint=None, documents=None, signer=None, verifier=VERIFIER):
+    def export(
+        self,
+        entries,
+        *,
+        checkpoint=None,
+        documents=None,
+        signer=None,
+        verifier=VERIFIER,
+        selection=None,
+    ):
         """Return the bytes of an export of raw entries."""
         tiles = dict(build_tiles(0, entries, lambda _: b""))
         out = io.BytesIO()
@@ -433,6 +442,7 @@ class World:
             signer=signer or self.signer,
             verifier=verifier,
             manifest_fields={"exported_at": "2026-11-30T12:00:00Z"},
+            selection=selection,
         )
         return out.getvalue()
 

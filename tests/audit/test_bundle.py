@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit import container
-from audit.bundle import open_bundle, write_bundle
+from audit.bundle import open_bundle
 from audit.canonical import canonical, digest, parse
 from audit.container import ContainerError, ContainerWriter, read_chunks, read_members
 from audit.dsse import DsseError, open_envelope, read_envelope, sign_envelope
 from audit.keys import Ed25519Signer
 from audit.manifest import BundleError, format_manifest, parse_manifest
 from audit.tiles import build_tiles
+from audit.writing import write_bundle
 
 
 def packed(*members):

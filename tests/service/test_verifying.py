@@ -15,12 +15,13 @@ import pytest
 from sqlmodel import select
 from world import open_world
 
-from audit.bundle import open_bundle, write_bundle
+from audit.bundle import open_bundle
 from audit.canonical import canonical, digest
 from audit.event import from_bytes, to_bytes
 from audit.keys import Ed25519Signer
 from audit.note import Checkpoint, sign_checkpoint
 from audit.tiles import TileReader, build_tiles
+from audit.writing import write_bundle
 from policies.gate import decide
 from policies.policy import Policy
 from policies.reference import Reference

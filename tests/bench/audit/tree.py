@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rows import Row, spread
 
-from audit.bundle import open_bundle, write_bundle
+from audit.bundle import open_bundle
 from audit.event import Actor, Event, EventKind, to_bytes
 from audit.keys import Ed25519Signer, MlDsa44Signer, VerifyKey
 from audit.merkle import check_consistency, leaf_hashes, root_from_inclusion
@@ -21,6 +21,7 @@ from audit.note import Checkpoint, open_note, sign_checkpoint
 from audit.proof import parse_proof, write_proof
 from audit.tiles import TileReader, build_tiles
 from audit.verify import verify
+from audit.writing import write_bundle
 
 ORIGIN = "bench.example/log"
 BATCH = 65_536
