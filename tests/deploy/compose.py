@@ -21,6 +21,7 @@ SAMPLE = {
     "PLACET_MLFLOW_DB_PASSWORD": "ffffffffffffffffffffffffffffffffffffffffffffffff",
     "PLACET_S3_ACCESS_KEY": "PLACETKEY",
     "PLACET_S3_SECRET_KEY": "cccccccccccccccccccccccccccccccccccccccccccccccc",
+    "PLACET_WITNESS_NAME": "witness.example.org",
 }
 
 

@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 from deploy.compose import SAMPLE, TEXT, interpolated, variables
 
+from service import cli
 from service.settings import Settings
 
 DOCUMENT = interpolated(SAMPLE)
@@ -34,18 +35,24 @@ def test_every_variable_is_written_in_a_form_that_is_checked():
 def test_no_secret_has_a_default():
     defaults = {found["name"]: found["rest"] for found in variables() if found["operator"] == ":-"}
 
-    assert defaults == {"PLACET_PUBLIC_URL": "http://localhost:8080"}
+    assert defaults == {
+        "PLACET_PUBLIC_URL": "http://localhost:8080",
+        "PLACET_WITNESS_POLICY": "",  # nobody is asked
+    }
 
 
 def test_every_required_variable_says_what_to_set():
-    assert [found["name"] for found in variables() if not found["rest"]] == []
+    required = [found for found in variables() if found["operator"] == ":?"]
+
+    assert [found["name"] for found in required if not found["rest"]] == []
 
 
 def test_the_header_names_every_required_variable():
     required = {found["name"] for found in variables() if found["operator"] == ":?"}
     named = set(re.findall(r"^# +(PLACET_[A-Z0-9_]+)=", TEXT, re.MULTILINE))
 
-    assert named == required == set(SAMPLE)
+    assert named == required | {"PLACET_WITNESS_POLICY"}
+    assert required == set(SAMPLE)
 
 
 def test_secrets_come_from_variables_only():
@@ -132,3 +139,26 @@ def test_tracking_holds_no_credentials_of_the_evidence_database():
 
     assert SAMPLE["PLACET_DB_PASSWORD"] not in environment
     assert SAMPLE["PLACET_DB_ADMIN_PASSWORD"] not in environment
+
+
+def test_the_witness_shares_no_volume_no_setting_and_no_network_but_the_workers():
+    witness, others = SERVICES["witness"], {n: s for n, s in SERVICES.items() if n != "witness"}
+
+    volumes = {mount.partition(":")[0] for mount in witness["volumes"]}
+    assert volumes == {"witness"}
+    for service in others.values():
+        mounts = {mount.partition(":")[0] for mount in service.get("volumes", [])}
+        assert not volumes & mounts
+    assert "environment" not in witness
+    assert witness["networks"] == ["watched"]
+    assert DOCUMENT["networks"]["watched"] == {"internal": True}
+    assert [n for n, s in others.items() if "watched" in s.get("networks", [])] == ["worker"]
+
+
+def test_the_witness_starts_as_a_command_of_ours():
+    words = SERVICES["witness"]["command"]
+
+    arguments = cli._parser("witness").parse_args(words)
+
+    assert arguments.name == SAMPLE["PLACET_WITNESS_NAME"]
+    assert str(arguments.data) == SERVICES["witness"]["volumes"][0].partition(":")[2]
