@@ -15,6 +15,7 @@ from audit.disclosure import MAX_DISCLOSURE_BYTES, Disclosure, DisclosureError
 from audit.keys import ED25519, NoteError, VerifyKey
 from audit.manifest import BundleError
 from audit.note import Checkpoint
+from audit.policy import MAX_POLICY_BYTES, WitnessPolicy, WitnessPolicyError, parse_policy
 from audit.remembered import RememberedError, load_remembered, store_remembered
 from audit.report import Exit, Report, malformed, to_json, to_text
 from audit.signers import Trusted
@@ -24,16 +25,18 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 — no public name
 
 MAX_VKEY_FILE_BYTES = 1_048_576
+_UNREADABLE = (NoteError, RememberedError, DisclosureError, WitnessPolicyError)
 
 _EPILOG = """\
 examples:
   placet verify export.zip --vkey "example.com/log+530d903a+AekyeRrm…"
   placet verify export.zip --vkey-file keys.txt --state log.state
-  placet verify export.zip --vkey-file keys.txt --json
+  placet verify export.zip --vkey-file keys.txt --witness-policy policy.txt --json
   placet verify export.zip --vkey-file keys.txt --policy-signer-file maintainers.txt
 
 The key must come from another place than the export: a contract, a letter, the log's web page.
-Keys of witnesses count when they are given; each of them must then have cosigned.
+Keys of witnesses count when they are given; each of them must then have cosigned. A file for
+--witness-policy says which of them are enough.
 With keys of policy signers, two of them must have signed each policy that was put in force; name
 the policy that your release ships, which nobody signs, by its digest with --policy.
 --state remembers the log's size and root, so that the next export can be checked to extend it.
@@ -76,6 +79,12 @@ def add_commands(subparsers: "Subparsers") -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--state", metavar="FILE", type=Path, help="remember the log here, and check it extends"
+    )
+    parser.add_argument(
+        "--witness-policy",
+        metavar="FILE",
+        type=Path,
+        help="which witnesses must have cosigned, and how many (C2SP tlog-policy)",
     )
     _add_trust(parser)
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -127,13 +136,21 @@ def run_verify(arguments: argparse.Namespace) -> tuple[Report, Bundle | None]:
         trusted = _trusted(arguments)
         remembered = load_remembered(arguments.state) if arguments.state else None
         disclosed = [Disclosure.from_bytes(_head(path)) for path in arguments.disclosed]
+        witness_policy = _witness_policy(arguments.witness_policy)
         bundle = open_bundle(arguments.bundle)
     except BundleError as cause:
         return malformed(str(cause)), None
-    except (OSError, NoteError, RememberedError, DisclosureError, UnicodeDecodeError) as cause:
+    except (*_UNREADABLE, OSError, UnicodeDecodeError) as cause:
         raise CommandError(str(cause)) from cause
     try:
-        report = examine(bundle, keys, remembered=remembered, trusted=trusted, disclosed=disclosed)
+        report = examine(
+            bundle,
+            keys,
+            remembered=remembered,
+            trusted=trusted,
+            disclosed=disclosed,
+            witness_policy=witness_policy,
+        )
     except BundleError as cause:
         return malformed(str(cause)), bundle
     return report, bundle
@@ -190,6 +207,13 @@ def _trusted(arguments: argparse.Namespace) -> Trusted:
         if not is_digest(name):
             raise CommandError(f"--policy: expected sha256: and 64 digits, got {name[:80]}")
     return Trusted(keys, frozenset(arguments.policy))
+
+
+def _witness_policy(path: Path | None) -> WitnessPolicy | None:
+    if path is None:
+        return None
+    with path.open("rb") as file:
+        return parse_policy(file.read(MAX_POLICY_BYTES + 1))
 
 
 def _head(path: Path) -> bytes:

@@ -17,6 +17,7 @@ MODULES = (
     "sealed",
     "disclosure",
     "note",
+    "policy",
     "kinds",
     "event",
     "tiles",

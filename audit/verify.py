@@ -13,7 +13,8 @@ counts as a witness. Keys inside the export are hints.
 (5)  Check the story that the entries tell, and the documents that must tell the same.          L6
 (6)  Check the log's signatures on the checkpoint and on the manifest.                          L2
 (7)  Check that the remembered checkpoint is the beginning of this tree.                        L3
-(8)  Check the cosignature of every witness whose key was given.                                L4
+(8)  Check the cosignature of every witness whose key was given, and the witness policy, when
+     one was given.                                                                             L4
 (9)  Time is not checked: no timestamp format is defined yet, times in entries are claims.      L5
 (10) List the documents that entries refer to and that are not enclosed; the manifest must say
      the same.                                                                                  L7
@@ -47,8 +48,9 @@ from audit.merkle import (
     check_consistency,
 )
 from audit.note import Checkpoint, open_note, split_note
+from audit.policy import WitnessPolicy, evaluate_policy
 from audit.reading import Reading, read_entries
-from audit.report import Exit, Level, Report, failed, malformed, not_checked, passed
+from audit.report import Exit, Level, Outcome, Report, failed, malformed, not_checked, passed
 from audit.signers import Trusted
 from audit.tiles import TileError, TileReader
 
@@ -61,6 +63,7 @@ def verify(
     *,
     remembered: Checkpoint | None = None,
     trusted: Trusted | None = None,
+    witness_policy: WitnessPolicy | None = None,
 ) -> Report:
     """Verify the export at `path` and report on every level.
 
@@ -69,6 +72,7 @@ def verify(
         vkeys: verifier keys that the auditor trusts: the log's and any witnesses'.
         remembered: the checkpoint of an earlier verification of the same log.
         trusted: the maintainers' keys, and policies that a release ships.
+        witness_policy: which witnesses must have cosigned, as the auditor asks for.
 
     Raises:
         NoteError: a key in `vkeys` is malformed. OSError: the file cannot be read.
@@ -76,7 +80,13 @@ def verify(
     keys = [VerifyKey.parse(vkey) for vkey in vkeys]
     try:
         with open_bundle(path) as bundle:  # (1)
-            return examine(bundle, keys, remembered=remembered, trusted=trusted)
+            return examine(
+                bundle,
+                keys,
+                remembered=remembered,
+                trusted=trusted,
+                witness_policy=witness_policy,
+            )
     except BundleError as cause:
         return malformed(str(cause))
 
@@ -88,6 +98,7 @@ def examine(
     remembered: Checkpoint | None = None,
     trusted: Trusted | None = None,
     disclosed: Sequence[Disclosure] = (),
+    witness_policy: WitnessPolicy | None = None,
 ) -> Report:
     """Verify an open export, steps (2) to (13); a replay may then read on in the same file.
 
@@ -104,7 +115,7 @@ def examine(
         _integrity_level(reading, checkpoint),
         _signature_level(bundle, keys, changed),  # (6)
         _consistency_level(bundle, reading, remembered),  # (7)
-        _witness_level(bundle, keys),  # (8)
+        _witness_level(bundle, keys, witness_policy),  # (8)
         not_checked("L5", "no trusted timestamp: times in entries are claims"),  # (9)
         _invariant_level(reading),
         _document_level(bundle, reading),  # (10)
@@ -202,20 +213,53 @@ def _consistency_level(bundle: Bundle, reading: Reading, remembered: Checkpoint 
     return passed("L3", f"an extension of the {remembered.size} entries that are remembered")
 
 
-def _witness_level(bundle: Bundle, keys: Iterable[VerifyKey]) -> Level:
+def _witness_level(
+    bundle: Bundle, keys: Sequence[VerifyKey], policy: WitnessPolicy | None
+) -> Level:
+    """Judge the witnesses whose keys were given, and the policy: with both, both must hold."""
     kinds = (ED25519_COSIGNATURE, MLDSA44)
     origin = bundle.checkpoint.origin
     witnesses = {key for key in keys if key.name != origin and key.kind in kinds}
+    given = _given_witnesses(bundle, witnesses)
+    if policy is None or (given is not None and given.outcome is not Outcome.PASS):
+        return given or not_checked("L4", "no witness key and no witness policy was given")
+    log_keys = [key for key in keys if key.name == origin and key.kind in (ED25519, MLDSA44)]
+    return _policy_quorum(bundle, policy, log_keys)
+
+
+def _given_witnesses(bundle: Bundle, witnesses: set[VerifyKey]) -> Level | None:
+    """Ask for a cosignature of each; None when none was given."""
     if not witnesses:
-        return not_checked("L4", "no witness key was given")
+        return None
     try:
         verified = open_note(bundle.checkpoint_note, witnesses).verified
     except NoteError as cause:
         return failed("L4", str(cause), Exit.UNTRUSTED)
-    absent = sorted(key.name for key in witnesses.difference(line.key for line in verified))
+    cosigned = {line.key for line in verified if line.timestamp}
+    absent = sorted(key.name for key in witnesses - cosigned)
     if absent:
         return failed("L4", f"no cosignature of {', '.join(absent)}", Exit.UNTRUSTED)
     return passed("L4", f"cosigned by all {len(witnesses)} witnesses given")
+
+
+def _policy_quorum(bundle: Bundle, policy: WitnessPolicy, log_keys: list[VerifyKey]) -> Level:
+    if not policy.logs and not log_keys:
+        detail = "neither the policy nor --vkey names a key of the log, to tell it from witnesses"
+        return not_checked("L4", detail, Exit.UNTRUSTED)
+    standing = evaluate_policy(policy, bundle.checkpoint_note, log_keys)
+    if standing.faulty:
+        detail = f"the line of {', '.join(standing.faulty)} does not verify"
+        return failed("L4", detail, Exit.UNTRUSTED)
+    if not standing.is_signed_by_log:
+        return failed("L4", "no log that the witness policy names signed this", Exit.UNTRUSTED)
+    if policy.quorum is None:
+        return not_checked("L4", "the witness policy asks for nobody: `quorum none`")
+    if not standing.is_quorum:
+        absent = ", ".join(each.shown for each in standing.absent)
+        detail = f"the quorum of the witness policy is not met; no cosignature of {absent}"
+        return failed("L4", detail, Exit.UNTRUSTED)
+    names = ", ".join(each.shown for each in standing.cosigned)
+    return passed("L4", f"the quorum of the witness policy is met, by {names}")
 
 
 def _invariant_level(reading: Reading) -> Level:

@@ -4,6 +4,9 @@ import base64
 import contextlib
 import itertools
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,14 +22,17 @@ from audit.policy import (
     parse_policy,
 )
 from audit.proof import parse_proof
+from audit.single import build
+from audit.verify import verify
 
+ROOT = Path(__file__).parents[2]
 ORIGIN = "log.example.org/log"
 TIME = 1_796_000_000
 
 
 def witness_signer(number, name=None):
     name = name or f"w{number}.example.net"
-    return Ed25519Signer.from_seed(name, bytes([number]) * 32, kind=ED25519_COSIGNATURE)
+    return Ed25519Signer.from_seed(name, bytes([number, 90]) * 16, kind=ED25519_COSIGNATURE)
 
 
 LOG = Ed25519Signer.from_seed(ORIGIN, b"\xa0" * 32)
@@ -350,3 +356,108 @@ def test_vectors_of_sunlight_witnesses_meet_the_policies_that_they_should(vector
         ran += 1
     print(f"tlog-cosignature-sunlight: {ran} checkpoints")  # noqa: T201 — the count is the point
     assert ran == 3
+
+
+class TestTheVerifier:
+    """Level L4 under the auditor's own policy: pass, fail, not checked."""
+
+    @pytest.fixture
+    def check(self, world, tmp_path):
+        """Export a log that W1, W2 and the log itself cosigned, and verify it under a policy."""
+        quantum = MlDsa44Signer.from_seed(world.origin, b"\xc0" * 32)
+        entries = world.entries(world.story())
+        note = world.checkpoint(
+            entries, signers=[world.signer, quantum, W[0], W[1]], timestamp=TIME
+        )
+        path = tmp_path / "export.zip"
+
+        def run(*lines, vkeys=(world.vkey,), note=note):
+            path.write_bytes(world.export(entries, checkpoint=note))
+            report = verify(path, vkeys, witness_policy=parsed(*lines))
+            return next(each for each in report.levels if each.id == "L4"), report.exit_code
+
+        run.note, run.quantum, run.path = note, quantum, path
+        return run
+
+    TWO = (f"witness a {W[0].vkey}", f"witness b {W[1].vkey}")
+    THREE = (*TWO, f"witness c {W[2].vkey}")
+
+    def test_passes_when_the_quorum_cosigned(self, check, world):
+        level, code = check(*self.THREE, "group g 2 a b c", "quorum g")
+
+        assert (level.outcome, code) == ("pass", 0)
+        assert level.detail.endswith("by a, b")
+        assert check(f"log {world.vkey}", *self.TWO, "quorum a")[1] == 0
+
+    @pytest.mark.parametrize(
+        "lines",
+        [
+            (*THREE, "group g all a b c", "quorum g"),
+            (*THREE, "quorum c"),
+            (*THREE, "group g any a b", "group h all g c", "quorum h"),
+            (f"log {LOG.vkey}", *TWO, "quorum a"),  # another log
+        ],
+    )
+    def test_fails_when_it_did_not(self, check, lines):
+        level, code = check(*lines)
+
+        assert (level.outcome, code) == ("fail", 3)
+
+    def test_fails_when_only_the_log_itself_did(self, check, world):
+        own = check.quantum.vkey
+
+        level, code = check(f"witness own {own}", "quorum own")
+
+        assert (level.outcome, code) == ("fail", 3)
+        with pytest.raises(WitnessPolicyError):
+            parsed(f"log {own}", f"witness own {own}", "quorum own")
+
+    def test_fails_when_a_listed_line_does_not_verify_even_above_the_quorum(self, check):
+        level, code = check(
+            *self.TWO, "group g any a b", "quorum g", note=forged(check.note, W[1].name)
+        )
+
+        assert (level.outcome, code) == ("fail", 3)
+        assert W[1].name in level.detail
+
+    def test_checks_nothing_when_the_policy_asks_for_nobody(self, check):
+        level, code = check(*self.TWO, "quorum none")
+
+        assert (level.outcome, code) == ("not checked", 0)
+        assert "quorum none" in level.detail
+
+    def test_checks_nothing_when_no_key_of_the_log_is_known(self, check):
+        level, code = check(*self.TWO, "quorum a", vkeys=())
+
+        assert (level.outcome, code) == ("not checked", 3)
+
+    def test_asks_for_given_keys_beside_the_policy(self, check, world):
+        lines = (*self.TWO, "quorum a")
+
+        assert check(*lines, vkeys=(world.vkey, W[1].vkey))[0].outcome == "pass"
+        assert check(*lines, vkeys=(world.vkey, W[2].vkey))[0].outcome == "fail"
+        assert check(*self.THREE, "quorum c", vkeys=(world.vkey, W[1].vkey))[0].outcome == "fail"
+
+    @pytest.mark.parametrize("program", ["command", "single file"])
+    def test_takes_the_policy_from_a_file(self, check, world, tmp_path, program):
+        check("quorum none")  # writes the export
+        policy, script = tmp_path / "policy.txt", tmp_path / "placet_verify.py"
+        script.write_bytes(build())
+        start = [script] if program == "single file" else ["-m", "audit", "verify"]
+
+        def run(*lines):
+            policy.write_text("".join(f"{line}\n" for line in lines))
+            words = [*start, check.path, "--vkey", world.vkey, "--witness-policy", policy]
+            done = subprocess.run(
+                [sys.executable, *map(str, words)],
+                cwd=ROOT, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            return done.returncode, done.stdout + done.stderr
+
+        met, said = run(*self.TWO, "group g all a b", "quorum g")
+        assert met == 0, said
+        assert "the quorum of the witness policy is met, by a, b" in said
+        assert run(*self.THREE, "quorum c")[0] == 3
+        assert run("quorum")[0] == 2
+        assert "policy line 1" in run("quorum")[1]
+        assert run()[0] == 2
