@@ -283,7 +283,12 @@ KINDS: Mapping[EventKind, Kind] = {
         missing=_count,
     ),
     EventKind.EVIDENCE_EXPORTED: _kind(
-        "export log", first=_count, last=_count, checkpoint_size=_count, recipient_kind=is_code
+        "export log",
+        optional={"shown": _count, "selection": _digest},
+        first=_count,
+        last=_count,
+        checkpoint_size=_count,
+        recipient_kind=is_code,
     ),
     EventKind.REFERENCE_RECORDED: _kind(
         "reference",

@@ -4,16 +4,20 @@ from pathlib import Path
 
 from sqlmodel import col, select
 
+from audit.canonical import JsonValue, canonical
 from audit.event import EventKind
+from audit.selection import Selection
 from audit.single import build as build_verifier
 from audit.tokens import ClaimsError, claims_of
 from audit.writing import write_bundle
 from service.clock import Clock, seconds
+from service.excerpts import Shown, selection_of, shown_by
 from service.ids import Prefix, new_id
 from service.ledger import Ledger
 from service.log_tables import Document, SignedCheckpoint
 from service.principals import Caller, Role
 from service.problems import NotFound, Unavailable
+from service.requests import ExportSelection
 from service.tables import Export, Run
 from service.transaction import Transactions
 from service.witnesses import QuorumError
@@ -29,18 +33,21 @@ def export(
     recipient: str,
     folder: Path,
     clock: Clock,
+    asked: ExportSelection | None = None,
 ) -> Export:
-    """Write a bundle of the whole log and record that it was handed out.
+    """Write a bundle of the whole log, or an excerpt, and record that it was handed out.
 
-    The export is itself an entry, and the bundle holds it: the entry is written, sequenced and
-    signed first.
+    The export is itself an entry, and a whole bundle holds it: the entry is written, sequenced and
+    signed first. An excerpt shows what matches `asked` up to the entry of the export.
 
     Raises:
         Forbidden: neither auditor nor admin nor officer.
+        Unprocessable: `asked` names what is not there.
         Unavailable: nothing can be signed now.
     """
     caller.require(Role.AUDITOR, Role.ADMIN, Role.OFFICER)
     before = _published(ledger)
+    selection, shown = _chosen(transactions, asked, end=before.size)
     with transactions.write() as tx:
         row = Export(
             id=new_id(Prefix.EXPORT),
@@ -48,18 +55,18 @@ def export(
             created_at=seconds(clock()),
             created_by=caller.id,
             num_entries=before.size + 1,
+            num_shown=None if shown is None else shown.entries,
         )
-        tx.record(
-            EventKind.EVIDENCE_EXPORTED,
-            row,
-            actor=caller.actor,
-            data={
-                "first": 0,
-                "last": before.size - 1,
-                "checkpoint_size": before.size,
-                "recipient_kind": recipient,
-            },
-        )
+        data: dict[str, JsonValue] = {
+            "first": 0,
+            "last": before.size - 1,
+            "checkpoint_size": before.size,
+            "recipient_kind": recipient,
+        }
+        if selection is not None and shown is not None:
+            data["selection"] = tx.keep(canonical(selection.to_document()))
+            data["shown"] = shown.entries
+        tx.record(EventKind.EVIDENCE_EXPORTED, row, actor=caller.actor, data=data)
     checkpoint = _published(ledger)
     folder.mkdir(parents=True, exist_ok=True)
     path = bundle_path(folder, row.id)
@@ -69,14 +76,25 @@ def export(
             out,
             checkpoint=checkpoint.note,
             tiles=ledger.read,
-            objects=_documents(transactions, now=clock().timestamp()),
+            objects=_documents(transactions, shown, now=clock().timestamp()),
             signer=ledger.signers[0],
             verifier=build_verifier(),
             manifest_fields={"export": row.id, "recipient_kind": recipient},
             hinted_keys=ledger.vkeys,
+            selection=selection,
         )
     staged.replace(path)
     return row
+
+
+def _chosen(
+    transactions: Transactions, asked: ExportSelection | None, *, end: int
+) -> tuple[Selection | None, Shown | None]:
+    if asked is None:
+        return None, None
+    with transactions.read() as session:
+        selection = selection_of(session, asked, end=end)
+        return selection, shown_by(session, selection)
 
 
 def _published(ledger: Ledger) -> SignedCheckpoint:
@@ -92,8 +110,8 @@ def _published(ledger: Ledger) -> SignedCheckpoint:
     return checkpoint
 
 
-def _documents(transactions: Transactions, *, now: float) -> dict[str, bytes]:
-    """Read every document that may be handed out.
+def _documents(transactions: Transactions, shown: Shown | None, *, now: float) -> dict[str, bytes]:
+    """Read every document that may be handed out; of an excerpt, those that its entries name.
 
     A permit is a bearer right until its run is over or it expired; until then the bundle lists it
     as missing.
@@ -103,7 +121,8 @@ def _documents(transactions: Transactions, *, now: float) -> dict[str, bytes]:
         return {
             item.digest: item.body
             for item in session.exec(select(Document))
-            if item.media_type != _PERMIT or item.digest in used or _is_expired(item.body, now)
+            if (shown is None or item.digest in shown.documents)
+            and (item.media_type != _PERMIT or item.digest in used or _is_expired(item.body, now))
         }
 
 

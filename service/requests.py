@@ -23,6 +23,7 @@ Uri = Annotated[str, StringConstraints(pattern=r"^(?:file:///|s3://)[^\s]{1,1000
 Country = Annotated[str, StringConstraints(pattern=r"^[A-Z]{2}$")]
 Decimal = Annotated[str, StringConstraints(pattern=r"^(?:0|[1-9]\d{0,3})(?:\.\d{1,9})?$")]
 Text = Annotated[str, StringConstraints(max_length=2000, strip_whitespace=True)]
+Moment = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}:\d{2}Z)?$")]
 Language = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}$")]
 Image = Annotated[
     str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._/:-]{0,200}@sha256:[0-9a-f]{64}$")
@@ -297,7 +298,25 @@ class DeploymentRequest(_Closed):
     )
 
 
+class ExportSelection(_Closed):
+    """What an excerpt is to show; entries must meet every condition that is given."""
+
+    since: Moment | None = Field(default=None, description="Entries from this day or instant on.")
+    until: Moment | None = Field(default=None, description="Entries before this day or instant.")
+    jobs: list[str] | None = Field(default=None, max_length=100)
+    model_versions: list[str] | None = Field(default=None, max_length=100)
+    deployments: list[str] | None = Field(default=None, max_length=100)
+    datasets: list[str] | None = Field(default=None, max_length=100)
+    people: list[str] | None = Field(
+        default=None, max_length=100, description="Who acted, by principal id."
+    )
+    kinds: list[str] | None = Field(
+        default=None, max_length=100, description="Kinds of entries, such as `gate.decided`."
+    )
+
+
 class ExportRequest(_Closed):
-    """A bundle to hand out."""
+    """A bundle to hand out: of the whole log, or an excerpt that says what it leaves out."""
 
     recipient: Literal["auditor", "authority", "controller", "internal"]
+    selection: ExportSelection | None = None

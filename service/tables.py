@@ -341,6 +341,8 @@ class Export(GovernedRow, SQLModel, table=True):
     created_at: str = Field(sa_type=Text)
     created_by: str = Field(sa_type=Text, foreign_key="principal.id")
     num_entries: int = Field(sa_type=BigInteger)
+    num_shown: int | None = Field(default=None, sa_type=BigInteger)
+    """Of an excerpt; None when all entries are enclosed."""
 
 
 Governed = (

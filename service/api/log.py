@@ -122,7 +122,7 @@ def read_keys(wired: Wired) -> dict[str, Any]:
 def create_export(
     body: ExportRequest, wired: Wired, who: Authenticated, key: CreationKey
 ) -> JSONResponse:
-    """Make a bundle of the whole log for a recipient. The export is an entry itself."""
+    """Make a bundle for a recipient: the whole log, or an excerpt. It is an entry itself."""
     del key  # two bundles of the same log do no harm; both are recorded
     row = exports.export(
         wired.transactions,
@@ -131,6 +131,7 @@ def create_export(
         recipient=body.recipient,
         folder=wired.exports_folder,
         clock=wired.clock,
+        asked=body.selection,
     )
     return JSONResponse(_export_view(row), 201)
 
@@ -172,6 +173,7 @@ def _export_view(row: Export) -> dict[str, Any]:
         "id": row.id,
         "version": row.version,
         "num_entries": row.num_entries,
+        "num_shown": row.num_shown,
         "created_at": row.created_at,
         "created_by": row.created_by,
         "bundle": f"/v1/exports/{row.id}/bundle",

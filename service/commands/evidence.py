@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from service.commands.connection import connected
 from service.commands.errors import CommandError, Status
@@ -9,12 +10,15 @@ from service.commands.output import fields, line, machine
 
 
 def export(arguments: argparse.Namespace) -> int:
-    """Make a bundle of the whole log and write it to a file."""
+    """Make a bundle of the log, or an excerpt, and write it to a file."""
     out: Path = arguments.out
     if out.exists() and not arguments.force:
         raise CommandError(f"`{out}` exists; choose another name or give --force", Status.USAGE)
     with connected(arguments) as client:
-        row = client.post("/v1/exports", {"recipient": arguments.recipient})
+        body: dict[str, Any] = {"recipient": arguments.recipient}
+        if selection := _selection(arguments):
+            body["selection"] = selection
+        row = client.post("/v1/exports", body)
         try:
             size = client.download(row["bundle"], out)
         except OSError as error:
@@ -22,10 +26,28 @@ def export(arguments: argparse.Namespace) -> int:
     if arguments.json:
         machine({**row, "file": str(out), "size_bytes": size})
         return Status.OK
-    line(f"written {out}: {row['num_entries']} entries, {size} bytes")
+    shown = row["num_shown"]
+    what = f"{row['num_entries']} entries" if shown is None else f"{shown} entries shown"
+    line(f"written {out}: {what}, {size} bytes")
+    if shown is not None:
+        line("An excerpt: what it leaves out is fixed by its hashes, and unseen.")
     line(f"verify it anywhere: placet verify {out} --replay --vkey KEY")
     line("The key must reach the verifier by another way than the bundle: see `placet keys`.")
     return Status.OK
+
+
+def _selection(arguments: argparse.Namespace) -> dict[str, Any]:
+    given = {
+        "since": arguments.since,
+        "until": arguments.until,
+        "jobs": arguments.job,
+        "model_versions": arguments.model_version,
+        "deployments": arguments.deployment,
+        "datasets": arguments.dataset,
+        "people": arguments.person,
+        "kinds": arguments.kind,
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def keys(arguments: argparse.Namespace) -> int:

@@ -343,13 +343,32 @@ def _evidence(subparsers: Subparsers) -> None:
     parser = remote(
         subparsers,
         "export",
-        "make a bundle of the whole log that anyone can verify offline",
+        "make a bundle of the log, or an excerpt of it, that anyone can verify offline",
         handler="evidence:export",
-        examples="placet export --recipient auditor --out evidence.zip",
+        examples="placet export --recipient auditor --out evidence.zip\n"
+        "placet export --recipient authority --deployment dep_… --out deployment.zip\n"
+        "placet export --recipient auditor --since 2026-11-01 --until 2026-12-01"
+        " --kind gate.decided --out november.zip",
     )
     parser.add_argument("--recipient", choices=_RECIPIENTS, required=True, help="who will get it")
     parser.add_argument("--out", type=Path, metavar="FILE", required=True, help="the zip to write")
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    excerpt = parser.add_argument_group(
+        "excerpt", "show only entries that meet every condition given; repeat one for more of it"
+    )
+    excerpt.add_argument(
+        "--since", metavar="DAY", help="from this day on, YYYY-MM-DD or an instant"
+    )
+    excerpt.add_argument("--until", metavar="DAY", help="before this day")
+    for name, metavar, what in (
+        ("job", "job_…", "a job, with all that led to it and came of it"),
+        ("model-version", "mv_…", "a model version, likewise"),
+        ("deployment", "dep_…", "a deployment, likewise"),
+        ("dataset", "ds_…", "a data set, with the jobs that used it"),
+        ("person", "prn_…", "what somebody did"),
+        ("kind", "KIND", "a kind of entry, such as gate.decided"),
+    ):
+        excerpt.add_argument(f"--{name}", action="append", metavar=metavar, help=what)
     remote(
         subparsers, "keys", "show the log's verifier keys", handler="evidence:keys",
         examples="placet keys",
