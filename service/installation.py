@@ -177,7 +177,7 @@ def build(settings: Settings, *, clock: Clock = system_clock) -> Installation:
 
 
 def _ledger(settings: Settings, database: Database, objects: Objects, clock: Clock) -> Ledger:
-    signers = _signers(settings)
+    signers = log_signers(settings)
     policy = settings.witness_policy
     return Ledger(
         engine=database,
@@ -278,7 +278,12 @@ def _merge(*, base: Path, adapter: Path, out: Path) -> None:
     staged.replace(out)
 
 
-def _signers(settings: Settings) -> tuple[Signer, ...]:
+def log_signers(settings: Settings) -> tuple[Signer, ...]:
+    """Return who signs checkpoints, Ed25519 first; makes a missing key.
+
+    Raises:
+        KeyFileError: the key file cannot be used.
+    """
     seed = keys.ed25519_seed(settings.key_file("log"))
     return (
         Ed25519Signer.from_seed(settings.origin, seed),

@@ -9,12 +9,14 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session
 
+from audit.policy import WitnessPolicyError
 from service import own_packs
 from service.commands.doctor import Check
 from service.commands.errors import CommandError
 from service.commands.operating import read_settings
 from service.database import READ_ONLY, open_engine
 from service.in_force import current, newest_act
+from service.installation import log_signers
 from service.keys import KeyFileError
 from service.objects.files import FileObjects
 from service.objects.protocol import ObjectError, Objects
@@ -24,6 +26,7 @@ from service.policy_bundles import QUORUM, last_rejection, trusted_keys
 from service.problems import Problem
 from service.schema import is_current
 from service.settings import Settings
+from service.witnesses import load_witnesses
 
 _KEYS = ("log", "permit", "seal")
 
@@ -39,6 +42,7 @@ def run() -> Iterator[Check]:
     yield _site(settings)
     yield from _keys(settings)
     yield _guard(settings)
+    yield _witnesses(settings)
     offer = own_packs.read(settings.policy_dirs)
     yield _rules(offer)
     database = _database(settings)
@@ -74,6 +78,25 @@ def _guard(settings: Settings) -> Check:
         detail = "beside the database; set PLACET_GUARD_FILE to a file on another volume"
         return Check("guard", "warning", detail)
     return Check("guard", "ok", str(guard))
+
+
+def _witnesses(settings: Settings) -> Check:
+    path = settings.witness_policy
+    if path is None:
+        detail = "no PLACET_WITNESS_POLICY: nobody outside remembers what this log published"
+        return Check("witnesses", "warning", detail)
+    if not settings.key_file("log").exists():
+        return Check("witnesses", "warning", f"`{path}` is checked once the log has its key")
+    try:
+        vkeys = [signer.vkey for signer in log_signers(settings)]
+        policy = load_witnesses(path, settings.origin, vkeys).policy
+    except OSError as error:
+        return Check("witnesses", "failed", f"`{path}` cannot be read: {error.strerror}")
+    except (WitnessPolicyError, KeyFileError) as error:
+        return Check("witnesses", "failed", f"`{path}`: {error}")
+    if policy.quorum is None:
+        return Check("witnesses", "warning", f"`{path}` has `quorum none`: nobody must cosign")
+    return Check("witnesses", "ok", f"{len(policy.witnesses)} keys of witnesses in `{path}`")
 
 
 def _rules(offer: Offer) -> Check:

@@ -573,6 +573,28 @@ def test_doctor_finds_a_fit_installation_fit(house: Path, placet: Run):
     assert not list((house / "objects" / "doctor").glob("*"))
 
 
+def test_doctor_says_whether_anyone_outside_must_cosign(
+    house: Path, placet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def check(text: str | None) -> tuple[str, str]:
+        if text is not None:
+            (tmp_path / "policy.txt").write_text(text)
+            monkeypatch.setenv("PLACET_WITNESS_POLICY", str(tmp_path / "policy.txt"))
+        _, out, _ = placet("doctor", "--json")
+        (found,) = [each for each in json.loads(out)["checks"] if each["name"] == "witnesses"]
+        return found["outcome"], found["detail"]
+
+    placet("migrate")
+
+    assert check(None)[0] == "warning"
+    assert check("quorum none\n")[0] == "warning"
+    outcome, detail = check("quorum\n")
+    assert (outcome, "policy line 1" in detail) == ("failed", True)
+    assert placet("migrate")[0] == 1
+    (tmp_path / "policy.txt").unlink()
+    assert check(None)[0] == "failed"
+
+
 def test_doctor_names_broken_packs_and_what_stays_in_force(
     house: Path, placet: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
