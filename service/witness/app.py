@@ -9,7 +9,7 @@ import structlog
 from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from audit.witnessing import MAX_REQUEST_BYTES, TEXT_TYPE, Answer
+from audit.witnessing import MAX_REQUEST_BYTES, SIZE_TYPE, TEXT_TYPE, Answer
 from service.witness.cosigning import Witness
 
 log = structlog.get_logger(__name__)
@@ -54,6 +54,9 @@ async def _bounded(request: Request) -> bytes:
 def _note_down(answer: Answer) -> None:
     if answer.store is not None:
         log.info("witness.cosigned", origin=answer.store.origin, size=answer.store.size)
+        return
+    said = answer.body.decode("utf-8", "replace").strip()
+    if answer.content_type == SIZE_TYPE:
+        log.info("witness.told_size", size=said)  # how a log learns where to go on
     else:
-        reason = answer.body.decode("utf-8", "replace").strip()
-        log.warning("witness.refused", status=answer.status, reason=reason[:200])
+        log.warning("witness.refused", status=answer.status, reason=said[:200])
