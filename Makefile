@@ -18,7 +18,7 @@ MODEL := $(CACHE)/smollm2-135m-instruct
 
 export PLACET_BASE_MODEL ?= $(abspath $(MODEL))
 
-.PHONY: help setup demo test lint type pytest policy golden bench-gate build check clean distclean
+.PHONY: help setup demo test lint type pytest policy golden bench-gate bench-audit interop build check clean distclean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,14 @@ bench-gate: $(VENV)/.ready ## Measure decisions and replay, beside OPA as a libr
 		--disable-pip-version-check --python-version 3.14 --only-binary=:all: -d .cache/opa \
 		opa-golib-python-bindings==0.4.4
 	$(BIN)/python tests/bench/gate/bench.py --opa .cache/opa
+
+bench-audit: $(VENV)/.ready ## Measure the audit log: tiles, proofs, exports, PostgreSQL
+	$(BIN)/python -m pip install -q --disable-pip-version-check pymerkle==7.0.0
+	$(BIN)/python tests/bench/audit/bench.py
+
+# Debian: golang-go and golang-golang-x-mod-dev.
+interop: $(VENV)/.ready ## Let foreign tools read what the log publishes
+	$(BIN)/python tests/interop/run.py
 
 build: $(VENV)/.ready ## Build the wheel and the source archive into dist/
 	$(BIN)/python -m build --no-isolation
