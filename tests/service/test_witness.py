@@ -33,10 +33,11 @@ from audit.note import (
 )
 from audit.policy import WitnessPolicyError, evaluate_policy, parse_policy
 from audit.witnessing import SIZE_TYPE, parse_request, write_request
-from service import cli
+from service import cli, exports
 from service.clock import system_clock
 from service.installation import build
 from service.ledger import RolledBackError
+from service.problems import Unavailable
 from service.transaction import SYSTEM
 from service.witness.app import create_app
 from service.witness.cosigning import Witness, WitnessError
@@ -488,6 +489,16 @@ class TestThePublisher:
                 asked.publish()
 
         assert ledger.latest() is None
+
+    def test_tells_who_exports_to_come_back_while_the_quorum_is_away(
+        self, lone_world, make_witness, tmp_path
+    ):
+        ledger = lone_world.wired.ledger
+        away = [(make_witness(vkeys=ledger.vkeys), f"http://127.0.0.1:{free_port()}")]
+        asked = asking_ledger(ledger, policy_file(tmp_path, away, "all"))
+
+        with pytest.raises(Unavailable, match="witness policy is not met"):
+            exports._published(asked)
 
     def test_logs_a_witness_that_is_away_and_publishes_with_the_others(
         self, lone_world, make_witness, tmp_path, operator_log
