@@ -3,8 +3,9 @@
 All are asked at the same time, each address once, with a deadline. What they answer is worth what
 their keys verify: a line counts when it is a listed witness's over exactly this checkpoint, with a
 time. Everything else is ignored, and who sent it is named in the operators' log. The one answer
-that is believed without a signature is "I have cosigned more entries than you hold", since whoever
-ignores it may be signing a second history: then nothing is published until a person has looked.
+that is believed without a signature is "I have cosigned more than you remember to have signed",
+since whoever ignores it may be signing a second history: then nothing is signed until a person has
+looked.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ class QuorumError(RuntimeError):
 
 
 class WitnessAheadError(RuntimeError):
-    """A witness has cosigned more entries of this log than are here."""
+    """A witness has cosigned more entries of this log than it remembers to have signed."""
 
 
 class _UselessError(Exception):

@@ -1,6 +1,7 @@
 """A witness of our own, and the publisher that asks it: nobody is taken back, liars are named."""
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -559,6 +560,22 @@ class TestThePublisher:
         assert took < 2.5  # one deadline, not one for each
         assert sum(line["event"] == "witness.away" for line in operator_log) == 2
 
+    def test_does_not_wait_for_an_answer_that_drips(
+        self, lone_world, make_witness, tmp_path, operator_log
+    ):
+        ledger, honest = lone_world.wired.ledger, make_witness(vkeys=lone_world.wired.ledger.vkeys)
+        dripping = Liar(slowly)
+        ledger.sequence()
+        with serving_all(create_app(honest)) as (url,), drips() as other:
+            path = policy_file(tmp_path, [(honest, url), (dripping, other)], "any")
+            began = time.monotonic()
+
+            assert asking_ledger(ledger, path, deadline_s=0.7).publish()
+
+            took = time.monotonic() - began
+        assert took < 2.5
+        assert "witness.away" in {line["event"] for line in operator_log}
+
     def test_tells_each_witness_how_far_it_is_and_catches_it_up(
         self, lone_world, make_witness, tmp_path
     ):
@@ -613,6 +630,29 @@ class Unwritable:
 
     def __getattr__(self, name):
         return getattr(self._inner, name)
+
+
+@contextmanager
+def drips():
+    """Answer every connection with a header line that never ends, an octet at a time."""
+    done = threading.Event()
+
+    def drip(connection):
+        with closing(connection), contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            while not done.wait(0.1):
+                connection.sendall(b"x")
+
+    def accept(listener):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                threading.Thread(target=drip, args=(connection,), daemon=True).start()
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        threading.Thread(target=accept, args=(listener,), daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        done.set()
 
 
 def witness_key(n):
