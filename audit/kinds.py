@@ -53,6 +53,7 @@ class EventKind(StrEnum):
     POLICY_ACTIVATED = "policy.activated"
     POLICY_REJECTED = "policy.rejected"
     REQUEST_REFUSED = "request.refused"
+    LOG_RECOVERED = "log.recovered"
     VALUE_DISCLOSED = "value.disclosed"
     ERASURE_EXECUTED = "erasure.executed"
 
@@ -313,6 +314,7 @@ KINDS: Mapping[EventKind, Kind] = {
         problem=is_code,
         route=_matches(_ROUTE),
     ),
+    EventKind.LOG_RECOVERED: _kind("log", first=_count, last=_count),
     EventKind.VALUE_DISCLOSED: _kind(
         "principal", entry=identifier("evt"), field=is_code, recipient=is_code
     ),

@@ -123,7 +123,6 @@ class Ledger:
         Raises:
             RolledBackError: the guard has signed more entries than the database holds.
         """
-        self.sequence()
         with self.guard.exclusive(), transactions.write() as tx:
             self._check_not_rolled_back(tx.session.get_one(LogHead, 1).size)
             first = tx.session.exec(select(AuditEntry.id).limit(1)).first()
@@ -222,6 +221,8 @@ class Ledger:
                     text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _SEQUENCER_LOCK}
                 )
             head = session.exec(select(LogHead).where(LogHead.id == 1).with_for_update()).one()
+            # A restored database gives no indexes anew: they would be another history's.
+            self._check_not_rolled_back(head.size)
             pending = session.exec(
                 select(AuditEntry.seq, AuditEntry.body, AuditEntry.leaf_hash)
                 .where(col(AuditEntry.idx).is_(None))
@@ -259,8 +260,9 @@ class Ledger:
         if signed > size:
             raise RolledBackError(
                 f"a checkpoint over {signed} entries was signed, the database holds {size}:"
-                " it was restored from an older state. Nothing is signed until the missing entries"
-                f" are replayed from the published log at {self.prefix}"
+                " it was restored from an older state. Nothing is signed until"
+                " `placet audit recover` puts the missing entries back from the published log at"
+                f" {self.prefix}"
             )
 
     def _check_extends(self, reader: TileReader, size: int, root: bytes) -> None:

@@ -15,8 +15,17 @@ def add_commands(subparsers: Subparsers) -> None:
     _tokens(subparsers)
     _personal_data(subparsers)
     _witness(subparsers)
+    commands = group_of(subparsers, "audit", "look after the audit log")
     command(
-        group_of(subparsers, "audit", "look after the audit log"),
+        commands,
+        "recover",
+        "put entries back that a restored database lost, from the published log",
+        handler="auditing:recover",
+        examples="placet audit recover",
+        extra="service",
+    )
+    command(
+        commands,
         "reconcile",
         "compare the business rows with the entries; ends with 1 when something differs",
         handler="auditing:reconcile",

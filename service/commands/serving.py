@@ -42,7 +42,7 @@ def serve(arguments: argparse.Namespace) -> int:
     _log_to_stderr(settings)
     signal.signal(signal.SIGTERM, _stop)
     try:
-        with _installed(settings) as installation:
+        with installed(settings) as installation:
             if arguments.migrate:
                 _bring_up_to_date(installation)
             elif not is_current(installation.database):
@@ -77,7 +77,7 @@ def work(arguments: argparse.Namespace) -> int:
     make_private()
     settings = read_settings()
     _log_to_stderr(settings)
-    with _installed(settings) as installation:
+    with installed(settings) as installation:
         if not is_current(installation.database):
             raise CommandError(NO_SCHEMA)
         worker = Worker(installation)
@@ -94,7 +94,7 @@ def work(arguments: argparse.Namespace) -> int:
 def migrate(arguments: argparse.Namespace) -> int:
     """Bring the database to this release's schema; repeating it changes nothing."""
     make_private()
-    with _installed(read_settings()) as installation:
+    with installed(read_settings()) as installation:
         was_current = is_current(installation.database)
         _bring_up_to_date(installation)
         vkeys = installation.ledger.vkeys
@@ -110,7 +110,7 @@ def migrate(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _installed(settings: Settings) -> Iterator[Installation]:
+def installed(settings: Settings) -> Iterator[Installation]:
     """Wire the installation for one process.
 
     Raises:

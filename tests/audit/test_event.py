@@ -100,6 +100,7 @@ def one_of_each(world, ids):
             problem="self-approval",
             route="POST /v1/jobs/{job_id}",
         ),
+        world.event("log.recovered", f"log:{world.origin}", first=7, last=9),
         world.event(
             "value.disclosed",
             f"principal:{world.officer}",
