@@ -294,8 +294,9 @@ class Ledger:
         if self.witnesses is None:
             return self._sign(size, root)
         signed, _, known = self._last_signed()
-        if not known and last is not None:
-            known = last.note
+        if last is not None and (not known or last.size > signed):
+            # A recovered log has its newest checkpoint back before the guard knows of it.
+            signed, known = max(signed, last.size), last.note
         try:
             if known:
                 self.witnesses.settle(known, signed=signed)

@@ -39,6 +39,7 @@ from service.clock import system_clock
 from service.installation import build
 from service.ledger import RolledBackError
 from service.problems import Unavailable
+from service.recovering import recover
 from service.transaction import SYSTEM
 from service.witness.app import create_app
 from service.witness.cosigning import Witness, WitnessError
@@ -668,26 +669,28 @@ class TestARestoredMachine:
 
     @pytest.fixture
     def restored(self, lone_world, make_witness, tmp_path):
+        """Give the log of last week, and the checkpoint that was published since."""
         ledger = lone_world.wired.ledger
         witness = make_witness(vkeys=ledger.vkeys)
         ledger.sequence()
         with serving_all(create_app(witness)) as (url,):
             path = policy_file(tmp_path, [(witness, url)], 0)
             assert asking_ledger(ledger, path).publish()
-            before = (ledger.guard.path.read_bytes(), ledger.read("checkpoint"))
+            guard, published = ledger.guard.path.read_bytes(), ledger.read("checkpoint")
             size = ledger.latest().size
             for _ in range(3):
                 more(lone_world)
             assert asking_ledger(ledger, path).publish() == size + 3
+            newest = ledger.read("checkpoint")
             lone_world.tamper("audit_entry", f"DELETE FROM audit_entry WHERE idx >= {size}")
             lone_world.tamper("log_head", f"UPDATE log_head SET size = {size}")
             lone_world.tamper("checkpoint", f"DELETE FROM checkpoint WHERE size > {size}")
-            ledger.guard.path.write_bytes(before[0])
-            ledger.objects.put(f"{ledger.prefix}/checkpoint", before[1])
-            yield lone_world, asking_ledger(ledger, path), size
+            ledger.guard.path.write_bytes(guard)
+            ledger.objects.put(f"{ledger.prefix}/checkpoint", published)
+            yield lone_world, asking_ledger(ledger, path), size, newest
 
     def test_signs_nothing_and_says_which_witness_is_ahead(self, restored):
-        world, ledger, size = restored
+        world, ledger, size, _ = restored
         more(world)
         guard, published = ledger.guard.read(), ledger.read("checkpoint")
 
@@ -699,7 +702,7 @@ class TestARestoredMachine:
         assert ledger.read("checkpoint") == published
 
     def test_does_not_grow_out_of_the_alarm(self, restored):
-        world, ledger, size = restored
+        world, ledger, size, _ = restored
         guard = ledger.guard.read()
         for _ in range(9):  # more than the witness has seen
             more(world)
@@ -708,6 +711,21 @@ class TestARestoredMachine:
             ledger.publish()
 
         assert ledger.guard.read() == guard
+
+    def test_goes_on_once_the_lost_entries_are_back(self, restored):
+        world, ledger, size, newest = restored
+        more(world)
+        with pytest.raises(RolledBackError):
+            ledger.publish()
+        # The operator finds the published log of last night, and takes back what came since.
+        world.tamper("audit_entry", f"DELETE FROM audit_entry WHERE idx >= {size}")
+        world.tamper("log_head", f"UPDATE log_head SET size = {size}")
+        ledger.objects.put(f"{ledger.prefix}/checkpoint", newest)
+
+        assert recover(ledger, world.wired.transactions).count == 3
+
+        ledger.sequence()
+        assert ledger.publish() == size + 4  # with the entry that says so
 
 
 def test_a_larger_size_than_ours_stops_signing_whatever_the_quorum(lone_world, tmp_path):
