@@ -10,10 +10,11 @@ import importlib.util
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
@@ -30,10 +31,30 @@ class Postgres:
 
     Args:
         sockets: The folder of its socket.
+        start: Starts the server process on the same data.
     """
 
-    def __init__(self, sockets: Path) -> None:
+    def __init__(self, sockets: Path, start: "Callable[[], subprocess.Popen[bytes]]") -> None:
         self.sockets = sockets
+        self._start = start
+        self.process = start()
+
+    def kill(self) -> None:
+        """End the server and all its processes at once, as a power cut does."""
+        family = [self.process.pid, *_children(self.process.pid)]
+        for pid in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        until = time.monotonic() + READY_WITHIN_S
+        while time.monotonic() < until and any(Path(f"/proc/{pid}").exists() for pid in family):
+            time.sleep(0.01)  # whoever is left keeps the shared memory from the next server
+
+    def restart(self) -> None:
+        """Start it again on what reached the disk, and wait until it answers."""
+        (self.sockets / "data" / "postmaster.pid").unlink(missing_ok=True)
+        self.process = self._start()
+        _wait(self, self.process, self.sockets / "log")
 
     def create_database(self, *, template: str = "template1") -> str:
         """Create an empty database, or a copy of another, and return its SQLAlchemy URL."""
@@ -69,26 +90,37 @@ def postgres(*, is_durable: bool = False) -> Iterator[Postgres]:
             check=True,
             capture_output=True,
         )
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [
-                    *(binaries / "postgres", "-D", data, "-k", folder, *_OPTIONS),
-                    *(() if is_durable else _UNSAFE),
-                ],
-                user=user,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+
+        def start() -> "subprocess.Popen[bytes]":
+            with (folder / "log").open("ab") as log:
+                return subprocess.Popen(
+                    [
+                        *(binaries / "postgres", "-D", data, "-k", folder, *_OPTIONS),
+                        *(() if is_durable else _UNSAFE),
+                    ],
+                    user=user,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                )
+
+        server = Postgres(folder, start)
         try:
-            server = Postgres(folder)
-            _wait(server, process, folder / "log")
+            _wait(server, server.process, folder / "log")
             yield server
         finally:
-            process.kill()
-            process.wait()
+            server.kill()
     finally:
         shutil.rmtree(folder)
+
+
+def _children(pid: int) -> list[int]:
+    """List the processes that a process started; backends leave its session and group."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children")
+    try:
+        return [int(word) for word in listed.read_text().split()]
+    except FileNotFoundError:
+        return []
 
 
 def _binaries() -> Path:
