@@ -205,7 +205,10 @@ def _add_problems(app: FastAPI, installation: Installation) -> None:
         if isinstance(error, RequestValidationError):
             _warn_of_overreach(installation, request, error)
         if problem.audited:
-            _record_refusal(installation, request, problem)
+            try:
+                _record_refusal(installation, request, problem)
+            except Unavailable as full:  # what cannot be recorded is not answered either
+                problem = full
         response = problem_response(problem, str(request.state.request_id))
         if problem.status == 405 and isinstance(error, HTTPException):
             response.headers.update(error.headers or {})  # RFC 9110: 405 names what is allowed

@@ -140,6 +140,7 @@ def build(settings: Settings, *, clock: Clock = system_clock) -> Installation:
         origin=settings.origin,
         clock=clock,
         seal_key=keys.wrapping_key(settings.key_file("seal")),
+        max_pending=settings.max_pending_entries,
     )
     objects = _objects(settings)
     sources = _sources(settings)

@@ -147,6 +147,12 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(
         default=1_048_576, ge=1024, le=67_108_864, description="Largest request body, in bytes."
     )
+    max_pending_entries: int = Field(
+        default=20_000,
+        ge=100,
+        le=10_000_000,
+        description="Entries that may wait for their place in the log before writes get 503.",
+    )
     worker_interval_s: float = Field(
         default=1.0, gt=0, le=60, description="Seconds between two passes of the worker."
     )

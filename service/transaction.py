@@ -18,7 +18,7 @@ from typing import Any
 from cryptography.hazmat.primitives.keywrap import aes_key_unwrap, aes_key_wrap
 from sqlalchemy import Engine, insert
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlmodel import Session
+from sqlmodel import Session, col, select
 
 from audit import sealed as sealing
 from audit.canonical import Digest, JsonValue, digest
@@ -28,6 +28,7 @@ from service.clock import Clock, millis
 from service.database import READ_ONLY
 from service.ids import Prefix, new_id
 from service.log_tables import AuditEntry, Document, SealedValue, SubjectKey
+from service.problems import Unavailable
 from service.tables import Governed
 
 SYSTEM = Actor(kind="service", ref="placet", auth="internal")
@@ -162,19 +163,37 @@ class Transactions:
         origin: the audit log's name; every entry carries it.
         clock: what time it is.
         seal_key: 32 bytes that wrap the keys of personal values.
+        max_pending: how many entries may wait for their index before nothing new is written, so
+            that what is not yet fixed by a checkpoint stays small; None for no limit.
     """
 
     engine: Engine
     origin: str
     clock: Clock
     seal_key: bytes = field(repr=False)
+    max_pending: int | None = None
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
-        """Open a writing transaction; commit on a clean exit, roll back on an exception."""
+        """Open a writing transaction; commit on a clean exit, roll back on an exception.
+
+        Raises:
+            Unavailable: too many entries wait for their index.
+        """
         with Session(self.engine, autoflush=False, expire_on_commit=False) as session:
+            self._check_backlog(session)
             yield Transaction(session, origin=self.origin, clock=self.clock, seal_key=self.seal_key)
             session.commit()
+
+    def _check_backlog(self, session: Session) -> None:
+        if self.max_pending is None:
+            return
+        waiting = select(AuditEntry.seq).where(col(AuditEntry.idx).is_(None))
+        if session.exec(waiting.offset(self.max_pending).limit(1)).first() is not None:
+            raise Unavailable(
+                f"more than {self.max_pending} entries wait for their place in the audit log, so"
+                " nothing new is written; the operator sees why in the worker's log"
+            )
 
     @contextmanager
     def snapshot(self) -> Iterator[Session]:

@@ -20,6 +20,7 @@ from service.installation import Installation
 from service.ledger import ForkError, RolledBackError
 from service.lifecycle import DeploymentState, JobState
 from service.objects.protocol import ObjectError
+from service.problems import Unavailable
 from service.reconsidering import decide_again
 from service.serving import ServingError
 from service.tables import Deployment, EndpointState, Job, StoredDecision
@@ -28,7 +29,10 @@ from service.witnesses import QuorumError
 
 log = structlog.get_logger(__name__)
 # What the outside may do to a pass; the next pass tries again.
-_TRANSIENT = (EngineError, ObjectError, QuorumError, ServingError, SQLAlchemyError, OSError)
+_TRANSIENT = (
+    *(EngineError, ObjectError, QuorumError, ServingError, SQLAlchemyError, OSError),
+    Unavailable,
+)
 
 
 class Worker:

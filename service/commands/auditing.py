@@ -18,7 +18,9 @@ def recover(arguments: argparse.Namespace) -> int:
     with installed(read_settings()) as installation:
         if not is_current(installation.database):
             raise CommandError(NO_SCHEMA)
-        done = put_back(installation.ledger, installation.transactions)
+        # However many entries wait: they wait for this.
+        transactions = dataclasses.replace(installation.transactions, max_pending=None)
+        done = put_back(installation.ledger, transactions)
     if arguments.json:
         machine({} if done is None else {**dataclasses.asdict(done), "count": done.count})
     elif done is None:

@@ -31,7 +31,7 @@ def test_a_started_worker_publishes_and_runs_jobs(lone_world, quick):
     worker.start()
     try:
         until(lambda: lone_world.job(job["id"])["state"] == "running")
-        until(lambda: lone_world.get("/readyz", None)["status"] == "ok")
+        until(lambda: lone_world.ask("GET", "/readyz", None).status == 200)
         until(lambda: quick.ledger.latest().size == len(lone_world.entries()))
     finally:
         worker.stop()
