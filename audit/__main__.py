@@ -13,6 +13,7 @@ from audit.bundle import Bundle, open_bundle
 from audit.canonical import is_digest
 from audit.disclosure import MAX_DISCLOSURE_BYTES, Disclosure, DisclosureError
 from audit.keys import ED25519, NoteError, VerifyKey
+from audit.listing import write_table
 from audit.manifest import BundleError
 from audit.note import Checkpoint
 from audit.policy import MAX_POLICY_BYTES, WitnessPolicy, WitnessPolicyError, parse_policy
@@ -87,6 +88,12 @@ def add_commands(subparsers: "Subparsers") -> argparse.ArgumentParser:
         help="which witnesses must have cosigned, and how many (C2SP tlog-policy)",
     )
     _add_trust(parser)
+    parser.add_argument(
+        "--csv",
+        metavar="FILE",
+        type=Path,
+        help="write the entries as a table, if nothing is wrong with the export",
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.set_defaults(handler=handle_verify)
     return parser
@@ -130,6 +137,8 @@ def run_verify(arguments: argparse.Namespace) -> tuple[Report, Bundle | None]:
     Raises:
         CommandError: a file is unreadable, a key or the state file is malformed.
     """
+    if arguments.csv and arguments.csv.exists():
+        raise CommandError(f"{arguments.csv} is there already; name another file")
     try:
         vkeys = [*arguments.vkey, *_read_vkeys(arguments.vkey_file)]
         keys = [VerifyKey.parse(vkey) for vkey in vkeys]
@@ -173,12 +182,31 @@ def remember(arguments: argparse.Namespace, report: Report, bundle: Bundle | Non
         raise CommandError(f"the state cannot be written: {cause}") from cause
 
 
+def tabulate(arguments: argparse.Namespace, report: Report, bundle: Bundle | None) -> None:
+    """Write the table when one was asked for, and the entries are what was signed.
+
+    Raises:
+        CommandError: it cannot be written.
+    """
+    if not arguments.csv:
+        return
+    if bundle is None or report.exit_code not in (Exit.VERIFIED, Exit.INCOMPLETE):
+        sys.stderr.write("placet verify: no table is written of an export that is not verified\n")
+        return
+    try:
+        with arguments.csv.open("x", encoding="utf-8", newline="") as out:
+            write_table(bundle, out)
+    except (OSError, BundleError) as cause:
+        raise CommandError(f"the table cannot be written: {cause}") from cause
+
+
 def handle_verify(arguments: argparse.Namespace) -> int:
     """Run `verify`: print the report and return the exit status."""
     bundle = None
     try:
         report, bundle = run_verify(arguments)
         remember(arguments, report, bundle)
+        tabulate(arguments, report, bundle)
     except CommandError as cause:
         sys.stderr.write(f"placet verify: {str(cause)!a}\n")
         return Exit.MALFORMED

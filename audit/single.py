@@ -38,6 +38,7 @@ MODULES = (
     "tables",
     "basis",
     "invariants",
+    "listing",
     "reading",
     "report",
     "verify",

@@ -9,7 +9,7 @@ import importlib
 import sys
 
 from audit.__main__ import CommandError as VerifyError
-from audit.__main__ import remember, run_verify
+from audit.__main__ import remember, run_verify, tabulate
 from audit.bundle import Bundle
 from audit.manifest import BundleError
 from audit.report import (
@@ -34,6 +34,7 @@ def verify(arguments: argparse.Namespace) -> int:
         if arguments.replay and bundle is not None:
             report = report.with_level(_replayed(report, bundle))
         remember(arguments, report, bundle)
+        tabulate(arguments, report, bundle)
     except VerifyError as error:
         sys.stderr.write(f"placet verify: {str(error)!a}\n")
         return Exit.MALFORMED
