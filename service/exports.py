@@ -13,7 +13,7 @@ from audit.writing import write_bundle
 from service.clock import Clock, seconds
 from service.excerpts import Shown, selection_of, shown_by
 from service.ids import Prefix, new_id
-from service.ledger import Ledger
+from service.ledger import ClockError, Ledger
 from service.log_tables import Document, SignedCheckpoint
 from service.principals import Caller, Role
 from service.problems import NotFound, Unavailable
@@ -102,7 +102,7 @@ def _published(ledger: Ledger) -> SignedCheckpoint:
     ledger.sequence()
     try:
         ledger.publish()
-    except QuorumError as error:
+    except (QuorumError, ClockError) as error:
         raise Unavailable(str(error)) from error
     checkpoint = ledger.latest()
     if checkpoint is None:

@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,10 @@ _NEWEST = select(SignedCheckpoint).order_by(col(SignedCheckpoint.size).desc()).l
 
 class RolledBackError(RuntimeError):
     """The database is older than what was signed; signing stops until an operator decides."""
+
+
+class ClockError(RuntimeError):
+    """The clock is before the last checkpoint's signed time; signing waits until it has passed."""
 
 
 class ForkError(RuntimeError):
@@ -157,6 +162,7 @@ class Ledger:
                 witness.
             ForkError: what was signed is no beginning of this tree, or an entry changed.
             QuorumError: too few witnesses cosigned; the next call goes on from here.
+            ClockError: the clock is before the time of the last checkpoint.
         """
         # INVARIANT: sizes are signed in order; a second publisher would set the guard back.
         with self.guard.exclusive():
@@ -310,18 +316,32 @@ class Ledger:
             raise ForkError(f"another tree of {size} entries was signed before; nothing is signed")
         if signed == size and note:
             return note
+        keys = [VerifyKey.parse(vkey) for vkey in self.vkeys]
+        timestamp = int(self.clock().timestamp())
+        _check_clock(note, keys, timestamp)
         self.guard.write(size, root.hex(), b"")
         note = sign_checkpoint(
-            Checkpoint(self.origin, size, root),
-            self.signers,
-            timestamp=int(self.clock().timestamp()),
+            Checkpoint(self.origin, size, root), self.signers, timestamp=timestamp
         )
-        keys = [VerifyKey.parse(vkey) for vkey in self.vkeys]
         opened = parse_checkpoint(open_note(note, keys).text)
         if (opened.size, opened.root) != (size, root):
             raise ForkError("the signature does not say what was to be signed")
         self.guard.write(size, root.hex(), note)
         return note
+
+
+def _check_clock(note: bytes, keys: Sequence[VerifyKey], timestamp: int) -> None:
+    """Refuse to sign a time before the last one: a restored machine, or a clock set back."""
+    if not note:
+        return
+    signed = [line.timestamp for line in open_note(note, keys).verified if line.timestamp]
+    if signed and timestamp < max(signed):
+        last = datetime.fromtimestamp(max(signed), UTC).isoformat()
+        now = datetime.fromtimestamp(timestamp, UTC).isoformat()
+        raise ClockError(
+            f"the last checkpoint was signed at {last} and the clock says {now}: nothing is signed"
+            " before that time has passed; set the clock right"
+        )
 
 
 def entry_json(row: Any) -> dict[str, Any]:

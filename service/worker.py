@@ -17,7 +17,7 @@ from service.clock import seconds
 from service.engines.protocol import EngineError
 from service.expiring import DailyWarning
 from service.installation import Installation
-from service.ledger import ForkError, RolledBackError
+from service.ledger import ClockError, ForkError, RolledBackError
 from service.lifecycle import DeploymentState, JobState
 from service.objects.protocol import ObjectError
 from service.problems import Unavailable
@@ -121,7 +121,7 @@ class Worker:
         while not self._stop.wait(self._installation.settings.worker_interval_s):
             try:
                 once()
-            except (RolledBackError, ForkError) as error:
+            except (RolledBackError, ForkError, ClockError) as error:
                 log.critical("log.signing_stopped", reason=str(error))
             except _TRANSIENT as error:
                 log.warning("worker.retry", loop=name, reason=str(error)[:300])

@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
@@ -12,7 +13,7 @@ from audit.keys import VerifyKey
 from audit.merkle import leaf_hash, root
 from audit.note import open_note, parse_checkpoint
 from audit.proof import check_proof
-from service.ledger import ForkError, RolledBackError
+from service.ledger import ClockError, ForkError, RolledBackError
 from service.log_tables import AuditEntry, LogHead
 from service.transaction import SYSTEM
 
@@ -376,3 +377,19 @@ def test_the_first_entry_names_the_key_and_is_written_once(world, wired, ledger)
     assert len(started) == 1
     assert started[0].data == {"vkey": ledger.vkeys[0]}
     assert world.entries()[0] == started[0]
+
+
+def test_a_clock_that_was_set_back_signs_nothing_until_it_is_right(world, wired, ledger):
+    write(wired)
+    ledger.sequence()
+    ledger.publish()
+    note = ledger.read("checkpoint")
+    write(wired)
+    ledger.sequence()
+    back = replace(ledger, clock=lambda: world.clock() - timedelta(seconds=1))
+
+    with pytest.raises(ClockError, match="set the clock right"):
+        back.publish()
+
+    assert ledger.read("checkpoint") == note
+    assert ledger.publish() is not None
